@@ -1,0 +1,144 @@
+"""A head at work: its states, its weights tile by tile, and the logits of one tile and chunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from audit.compare.lane import Lane
+from audit.compare.plan import BLOCK, Plan
+from audit.errors import UnreadableError
+from audit.heads.head import Head
+from audit.heads.rows import SelectedRows
+
+_ESTIMATE_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Decoded weights of one range of target ids."""
+
+    weight: Tensor
+    """float32 [t, k]."""
+    bias: Tensor | None
+    ids: Tensor
+    """int64 [t], the target ids that have a row in this range."""
+
+
+class Running:
+    """One head on the states of one trace."""
+
+    def __init__(self, head: Head, states: Tensor, oracle: Tensor, device: torch.device) -> None:
+        """Set up, and estimate the oracle's logits.
+
+        Args:
+            head: the head to run.
+            states: float32 [N, k] on `device`, already through `head.project_in`.
+            oracle: int64 [N] on `device`, -1 where there is none.
+            device: where the products run.
+        """
+        self.head, self.states, self.device = head, states, device
+        self.ids = head.ids.to(device)
+        self.lane = Lane(oracle, self._estimate_oracle(oracle))
+
+    def tile(self, lo: int, hi: int) -> Tile:
+        """Decode the rows whose target id is in lo..hi-1.
+
+        Raises:
+            UnreadableError: a weight is NaN or infinite.
+        """
+        start, stop = self._row_range(lo, hi)
+        weight = self.head.rows.tile(start, stop).to(self.device)
+        _check_finite(weight, self.head, start)
+        bias = None if self.head.bias is None else self.head.bias[start:stop].to(self.device)
+        return Tile(weight, bias, self.ids[start:stop])
+
+    def logits(self, tile: Tile, at: slice, buffer: Tensor) -> Tensor:
+        """Raw logits of one chunk and tile, written into `buffer`.
+
+        Returns:
+            float32 [n, width], width the next multiple of BLOCK; the columns beyond the tile's ids
+            are -inf.
+        """
+        out, inner = padded_view(buffer, at.stop - at.start, len(tile.ids))
+        torch.mm(self.states[at], tile.weight.t(), out=inner)
+        if tile.bias is not None:
+            inner += tile.bias
+        return out
+
+    def _row_range(self, lo: int, hi: int) -> tuple[int, int]:
+        edges = torch.searchsorted(self.head.ids, torch.tensor([lo, hi]))
+        return int(edges[0]), int(edges[1])
+
+    def _estimate_oracle(self, oracle: Tensor) -> Tensor:
+        """float32 [N]: the oracle's logit by a plain dot product, -inf where it has no row."""
+        estimate = torch.full((len(oracle),), -torch.inf, device=self.device)
+        slot = torch.searchsorted(self.ids, oracle).clamp_(max=len(self.ids) - 1)
+        known = (self.ids[slot] == oracle).nonzero().squeeze(1)
+        for rows in known.split(_ESTIMATE_ROWS):
+            wanted, inverse = slot[rows].cpu().unique(return_inverse=True)
+            weight = self.head.rows.gather(wanted).to(self.device)[inverse.to(self.device)]
+            estimate[rows] = (self.states[rows] * weight).sum(-1)
+            if self.head.bias is not None:
+                estimate[rows] += self.head.bias.to(self.device)[slot[rows]]
+        return estimate
+
+
+class RowsOfRef(Running):
+    """A candidate whose rows are rows of the reference, on the same states: no product of its own.
+
+    Its logits are columns of the reference's, so an exact row subset can never differ by rounding.
+    """
+
+    def __init__(self, head: Head, ref: Running, oracle: Tensor) -> None:
+        self._ref = ref
+        super().__init__(head, ref.states, oracle, ref.device)
+
+    def tile(self, lo: int, hi: int) -> Tile:
+        start, stop = self._row_range(lo, hi)
+        return Tile(torch.empty(0, device=self.device), None, self.ids[start:stop])
+
+    def columns(self, tile: Tile, ref_tile: Tile, ref_logits: Tensor, buffer: Tensor) -> Tensor:
+        """The reference's logits at this head's ids, padded as `logits` pads them."""
+        out, inner = padded_view(buffer, len(ref_logits), len(tile.ids))
+        columns = torch.searchsorted(ref_tile.ids, tile.ids)
+        inner.copy_(ref_logits.index_select(1, columns))
+        return out
+
+
+def takes_rows_of(cand: Head, ref: Head, same_states: bool) -> bool:
+    """True when the candidate's logits are literally rows of the reference's."""
+    selected = isinstance(cand.rows, SelectedRows) and cand.rows.base is ref.rows
+    return bool(same_states and selected and cand.adapt is ref.adapt)
+
+
+def padded_view(buffer: Tensor, n: int, t: int) -> tuple[Tensor, Tensor]:
+    """A [n, width] view of a flat buffer and its first t columns; the rest is filled with -inf."""
+    width = -(-t // BLOCK) * BLOCK
+    out = buffer[: n * width].view(n, width)
+    if width > t:
+        out[:, t:] = -torch.inf
+    return out, out[:, :t]
+
+
+def buffer_for(plan: Plan, device: torch.device) -> Tensor:
+    """A flat float32 buffer that any chunk and tile of the plan fits into."""
+    return torch.empty(plan.chunk * plan.tile, device=device)
+
+
+def _check_finite(weight: Tensor, head: Head, start: int) -> None:
+    if weight.numel() == 0:
+        return
+    lowest, highest = torch.aminmax(weight)
+    if bool(torch.isfinite(lowest) & torch.isfinite(highest)):
+        return
+    bad = (~torch.isfinite(weight).all(1)).nonzero().squeeze(1) + start
+    raise UnreadableError(
+        f"{len(bad)} rows of {head.record.name} decode to NaN or infinity, "
+        f"the first at row {int(bad[0])}, the last of this tile at row {int(bad[-1])}",
+        hint="the file or its scales are damaged: export the head again",
+        where=head.record.path,
+        code="NON_FINITE",
+    )

@@ -1,0 +1,213 @@
+"""The one pass over the vocabulary: reference and candidates on the same states, tile by tile.
+
+Time goes into one matrix product per head; memory is the weights as stored, at most 192 MiB of
+decoded tiles, two logit buffers of 16 MiB (four with KL), and the states as float32 (4 N d bytes per input).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from audit.compare.divergence import Divergence, RefProbabilities
+from audit.compare.plan import Plan, plan_pass
+from audit.compare.running import Running, RowsOfRef, Tile, buffer_for
+from audit.errors import UnreadableError
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What one head said at N positions; all tensors are [N] on the CPU."""
+
+    proposal: Tensor
+    """int64, target ids."""
+    margin: Tensor
+    """float32, best minus second logit after the post-head rule; 0 on a tie."""
+    tied: Tensor
+    """bool: the two best logits are equal, before the post-head rule."""
+    saturated: Tensor
+    """bool: they differ before the post-head rule and are equal after it."""
+    oracle_rank: Tensor
+    """int64, 1 for the best id; 0 where the head has no row for the oracle."""
+    pad_would_win: Tensor
+    """bool: a padding row beats every real one."""
+    kl_nats: Tensor | None = None
+    """float64, KL(ref || this head)."""
+    tie_flip: Tensor | None = None
+    """bool: proposes another id than the reference, but one of the two heads rates them equal."""
+    same_weights: bool = False
+    """Every weight decoded to the same float as the reference's, on the same states."""
+
+
+class Pass:
+    """The state of one streamed comparison."""
+
+    def __init__(
+        self, ref: Running, cands: Sequence[Running], vocabulary: int, valid: int, kl: bool
+    ) -> None:
+        """Prepare.
+
+        Args:
+            ref, cands: the heads at work, all on the same N positions.
+            vocabulary: number of target ids, padding included.
+            valid: ids from here on are padding: masked, and their would-be wins counted.
+            kl: also accumulate KL; needs heads that cover the whole vocabulary.
+        """
+        self.ref, self.cands, self.valid, self.vocabulary = ref, list(cands), valid, vocabulary
+        n, device = len(ref.states), ref.device
+        columns = max(running.states.shape[1] for running in (ref, *cands))
+        self.plan = plan_pass(n, valid, columns, 1 + len(cands))
+        self.buffers = buffer_for(self.plan, device), buffer_for(self.plan, device)
+        self.same = [isinstance(c, RowsOfRef) or c.states is ref.states for c in cands]
+        self.ref_kl = RefProbabilities(n, buffer_for(self.plan, device)) if kl else None
+        self.divergence = [Divergence(n, device) for _ in cands] if kl else []
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Stream all tiles, then look at the padding rows."""
+        tiles = self.plan.tiles
+        for done, (lo, hi) in enumerate(tiles):
+            if progress:
+                progress(done, len(tiles))
+            self._tile(lo, hi)
+        if self.vocabulary > self.valid:
+            self._padding()
+        if progress:
+            progress(len(tiles), len(tiles))
+        _check_overflow(self.ref)
+        for cand in self.cands:
+            _check_overflow(cand)
+
+    def _tile(self, lo: int, hi: int) -> None:
+        ref_tile = self.ref.tile(lo, hi)
+        cand_tiles = [cand.tile(lo, hi) for cand in self.cands]
+        for i, (cand, tile) in enumerate(zip(self.cands, cand_tiles, strict=True)):
+            if self.same[i] and not isinstance(cand, RowsOfRef):
+                self.same[i] = _equal_tiles(ref_tile, tile)
+        for at in self.plan.chunks:
+            logits = self.ref.logits(ref_tile, at, self.buffers[0])
+            self.ref.lane.update(at, logits, ref_tile.ids)
+            if self.ref_kl:
+                self.ref_kl.update(at, self.ref.head.post(logits[:, : len(ref_tile.ids)]))
+            for i, tile in enumerate(cand_tiles):
+                self._candidate(i, tile, at, ref_tile, logits)
+
+    def _candidate(
+        self, i: int, tile: Tile, at: slice, ref_tile: Tile, ref_logits: Tensor
+    ) -> None:
+        if len(tile.ids) == 0:
+            return
+        cand = self.cands[i]
+        if isinstance(cand, RowsOfRef):
+            logits = cand.columns(tile, ref_tile, ref_logits, self.buffers[1])
+        else:
+            logits = cand.logits(tile, at, self.buffers[1])
+        cand.lane.update(at, logits, tile.ids)
+        if self.ref_kl:
+            post = cand.head.post(logits[:, : len(tile.ids)])
+            self.divergence[i].update(at, post, self.ref_kl)
+
+    def _padding(self) -> None:
+        for running in (self.ref, *self.cands):
+            if isinstance(running, RowsOfRef):
+                continue
+            for lo in range(self.valid, self.vocabulary, self.plan.tile):
+                tile = running.tile(lo, min(lo + self.plan.tile, self.vocabulary))
+                for at in self.plan.chunks if len(tile.ids) else ():
+                    logits = running.logits(tile, at, self.buffers[1])
+                    running.lane.update_padding(at, logits)
+
+    def answers(self) -> tuple[Answers, list[Answers]]:
+        """The reference's answers and each candidate's."""
+        ref = _answers(self.ref)
+        out = []
+        for i, cand in enumerate(self.cands):
+            kl = self.divergence[i].kl_nats(self.ref_kl).cpu() if self.ref_kl else None
+            same = self.same[i] and not isinstance(cand, RowsOfRef)
+            out.append(_answers(cand, kl, self._tie_flips(cand), same))
+        return ref, out
+
+    def _tie_flips(self, cand: Running) -> Tensor:
+        """bool [N]: the two heads' proposals are rated equal by either head.
+
+        The few logits in question are evaluated again in exactly the shapes of the first pass:
+        another shape could round differently and miss an exact tie.
+        """
+        ref = self.ref.lane
+        differ = ref.best_id != cand.lane.best_id
+        flip = torch.zeros_like(differ)
+        for lane, running, other in ((ref, self.ref, cand.lane), (cand.lane, cand, ref)):
+            rows = (differ & lane.tied).nonzero().squeeze(1)
+            if len(rows):
+                source = self.ref if isinstance(running, RowsOfRef) else running
+                flip[rows] |= self._logits_at(source, rows, other.best_id[rows]) == lane.best[rows]
+        return flip.cpu()
+
+    def _logits_at(self, running: Running, rows: Tensor, ids: Tensor) -> Tensor:
+        """float32 [m]: raw logits of `ids` at positions `rows`; -inf where there is no such row."""
+        found = torch.full((len(rows),), -torch.inf, device=rows.device)
+        for lo, hi in self.plan.tiles:
+            wanted = (ids >= lo) & (ids < hi)
+            if not bool(wanted.any()):
+                continue
+            tile = running.tile(lo, hi)
+            for at in self.plan.chunks:
+                mine = (wanted & (rows >= at.start) & (rows < at.stop)).nonzero().squeeze(1)
+                if len(mine) == 0 or len(tile.ids) == 0:
+                    continue
+                logits = running.logits(tile, at, self.buffers[0])
+                column = torch.searchsorted(tile.ids, ids[mine]).clamp_(max=len(tile.ids) - 1)
+                value = logits[rows[mine] - at.start, column]
+                found[mine] = torch.where(tile.ids[column] == ids[mine], value, -torch.inf)
+        return found
+
+
+def _answers(
+    running: Running,
+    kl_nats: Tensor | None = None,
+    tie_flip: Tensor | None = None,
+    same_weights: bool = False,
+) -> Answers:
+    lane, post = running.lane, running.head.post
+    best, second = post(lane.best), post(lane.second)
+    # A head with a single row has no second logit: an unbounded margin says so to nobody.
+    margin = torch.where(torch.isfinite(second), best - second, torch.zeros_like(best))
+    return Answers(
+        proposal=lane.best_id.cpu(),
+        margin=margin.cpu(),
+        tied=lane.tied.cpu(),
+        saturated=((best == second) & ~lane.tied).cpu(),
+        oracle_rank=lane.oracle_rank.cpu(),
+        pad_would_win=(lane.pad_best > lane.best).cpu(),
+        kl_nats=kl_nats,
+        tie_flip=tie_flip,
+        same_weights=same_weights,
+    )
+
+
+def _equal_tiles(ref: Tile, cand: Tile) -> bool:
+    if ref.weight.shape != cand.weight.shape or not torch.equal(ref.ids, cand.ids):
+        return False
+    if (ref.bias is None) != (cand.bias is None):
+        return False
+    if ref.bias is not None and cand.bias is not None and not torch.equal(ref.bias, cand.bias):
+        return False
+    return torch.equal(ref.weight, cand.weight)
+
+
+def _check_overflow(running: Running) -> None:
+    bad = (~running.lane.finite).nonzero().squeeze(1)
+    if len(bad) == 0:
+        return
+    some = ", ".join(str(int(row)) for row in bad[:5])
+    raise UnreadableError(
+        f"the logits of {running.head.record.name} are NaN or infinite at {len(bad)} of "
+        f"{len(running.states)} positions (rows {some}{', …' if len(bad) > 5 else ''})",
+        hint="the states or the weights are damaged; no position is left out silently",
+        where=running.head.record.path,
+        code="NON_FINITE",
+    )

@@ -1,0 +1,135 @@
+"""Time `compare_heads` against the bare torch matrix products on the same data, in one run.
+
+    python benchmarks/compare.py                    # the issue's size: 2,500 x 262,144 x 640
+    python benchmarks/compare.py --vocabulary 65536 --encoding BF16
+
+Both sides are timed alternately and the ratio of their best times is printed; peak memory is that
+of a process of its own that maps the two heads from files and compares them once. A ratio inside
+one run means something on any machine; a time does not.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import torch
+from safetensors.torch import save_file
+
+from audit.compare import compare_heads
+from audit.heads import load_head
+from audit.heads.head import Head
+
+_CHUNK, _TILE = 1250, 4096
+
+
+@click.command()
+@click.option("--positions", default=2500, show_default=True)
+@click.option("--vocabulary", default=262_144, show_default=True)
+@click.option("--hidden", default=640, show_default=True)
+@click.option("--dtype", default="bfloat16", show_default=True, help="stored type of both heads")
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@click.option("--threads", default=2, show_default=True)
+@click.option("--child", type=click.Path(path_type=Path), hidden=True)
+def main(
+    positions: int,
+    vocabulary: int,
+    hidden: int,
+    dtype: str,
+    rounds: int,
+    seed: int,
+    threads: int,
+    child: Path | None,
+) -> None:
+    """Print the two ratios and the peak memory."""
+    torch.set_num_threads(threads)
+    if child:
+        _child(child)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder)
+        _write_inputs(where, positions, vocabulary, hidden, getattr(torch, dtype), seed)
+        ref, cand, states, oracle = _inputs(where)
+        dense = [head.rows.tile(0, vocabulary) for head in (ref, cand)]
+        bare = _best_of(
+            rounds,
+            lambda: _bare_products(states, dense),
+            lambda: compare_heads(ref, [cand], states, oracle),
+            lambda: compare_heads(ref, [cand], states, oracle, kl=True),
+        )
+        click.echo(f"bare products     {bare[0]:7.2f} s")
+        click.echo(f"compare           {bare[1]:7.2f} s   ratio {bare[1] / bare[0]:.3f}")
+        click.echo(f"compare with KL   {bare[2]:7.2f} s   ratio {bare[2] / bare[0]:.3f}")
+        del dense
+        run = [sys.executable, __file__, "--child", folder, "--threads", str(threads)]
+        click.echo(subprocess.run(run, check=True, capture_output=True, text=True).stdout, nl=False)
+
+
+def _write_inputs(
+    where: Path, positions: int, vocabulary: int, hidden: int, dtype: torch.dtype, seed: int
+) -> None:
+    """Two heads that differ by noise, states, and an oracle the reference hits in 60 %."""
+    rng = torch.Generator().manual_seed(seed)
+    weight = torch.randn(vocabulary, hidden, generator=rng)
+    states = torch.randn(positions, hidden, generator=rng)
+    best = torch.cat([(part @ weight.T).argmax(-1) for part in states.split(64)])
+    other = torch.randint(vocabulary, (positions,), generator=rng)
+    hit = torch.rand(positions, generator=rng) < 0.6
+    save_file({"lm_head.weight": weight.to(dtype)}, where / "ref.safetensors")
+    weight += 0.1 * torch.randn(vocabulary, hidden, generator=rng)
+    save_file({"lm_head.weight": weight.to(dtype)}, where / "cand.safetensors")
+    save_file({"states": states, "oracle": torch.where(hit, best, other)}, where / "states.st")
+
+
+def _inputs(where: Path) -> tuple[Head, Head, torch.Tensor, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    data = load_file(where / "states.st")
+    heads = [load_head(where / f"{name}.safetensors") for name in ("ref", "cand")]
+    return heads[0], heads[1], data["states"], data["oracle"]
+
+
+def _bare_products(states: torch.Tensor, weights: list[torch.Tensor]) -> None:
+    """One product per head in tiles that suit the cache, the logits overwritten each time."""
+    chunk = min(_CHUNK, len(states))
+    out = torch.empty(chunk * _TILE)
+    for weight in weights:
+        for tile in weight.split(_TILE):
+            for part in states.split(chunk):
+                view = out[: len(part) * len(tile)].view(len(part), len(tile))
+                torch.mm(part, tile.T, out=view)
+
+
+def _best_of(rounds: int, *functions: Callable[[], object]) -> list[float]:
+    """Best time of each function in seconds, all of them in turn in every round."""
+    best = [float("inf")] * len(functions)
+    for _ in range(rounds):
+        for i, function in enumerate(functions):
+            start = time.perf_counter()
+            function()
+            best[i] = min(best[i], time.perf_counter() - start)
+    return best
+
+
+def _child(where: Path) -> None:
+    """Compare once from the files and print this process's peak memory."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    ref, cand, states, oracle = _inputs(where)
+    compare_heads(ref, [cand], states, oracle, kl=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    stored = sum(head.record.stored_bytes or 0 for head in (ref, cand)) >> 20
+    click.echo(
+        f"peak memory {peak >> 10} MiB with KL, of which {before >> 10} MiB python and torch, "
+        f"{stored} MiB weights as stored\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
