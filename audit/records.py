@@ -180,6 +180,22 @@ class Candidate(Record):
     gate: dict[str, Any] | None = None
 
 
+class Inspection(Record):
+    """What `audit inspect` found in one file."""
+
+    head: HeadRecord
+    files: tuple[str, ...]
+    tensors_in_file: int
+    norm_found: bool
+    """The file holds the final norm and its configuration tells the norm's convention."""
+    valid_ids: int | None
+    """Number of ids that the tokenizer knows, where the file tells."""
+    row_norm_median: float
+    dead_rows: int
+    dead_columns: int
+    preflight: tuple[Finding, ...]
+
+
 class Provenance(Record):
     """With what, when and with which settings the numbers were made."""
 

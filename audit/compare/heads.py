@@ -31,7 +31,7 @@ def compare_heads(
         states: [N, hidden] in any float type, as the projection's adapter expects them (normed).
         oracle: int64 [N], the verifier's greedy token per position, -1 where there is none.
         valid: ids from here on are padding; default: the smallest the heads know of.
-        kl: also compute KL(ref || cand) in nats; every head must cover the whole vocabulary.
+        kl: also compute KL(ref || cand) in nats, for candidates that cover the whole vocabulary.
         device: where the products run. Sums are float32 on any device.
         progress: called with (tiles done, tiles in all).
 
@@ -67,7 +67,7 @@ def common_valid(heads: Sequence[Head]) -> int:
 def _running(
     cand: Head, ref: Head, running_ref: Running, inputs: Tensor, oracle: Tensor
 ) -> Running:
-    if takes_rows_of(cand, ref, same_states=True):
+    if takes_rows_of(cand, ref):
         return RowsOfRef(cand, running_ref, oracle)
     # The very same tensor where nothing is adapted: equal weights then mean equal logits.
     states = running_ref.states if cand.adapt is ref.adapt else cand.project_in(inputs)

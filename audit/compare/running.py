@@ -108,10 +108,12 @@ class RowsOfRef(Running):
         return out
 
 
-def takes_rows_of(cand: Head, ref: Head, same_states: bool) -> bool:
-    """True when the candidate's logits are literally rows of the reference's."""
-    selected = isinstance(cand.rows, SelectedRows) and cand.rows.base is ref.rows
-    return bool(same_states and selected and cand.adapt is ref.adapt)
+def takes_rows_of(cand: Head, ref: Head) -> bool:
+    """True when each row of the candidate is the reference's very row for the same id."""
+    rows = cand.rows
+    if not isinstance(rows, SelectedRows) or rows.base is not ref.rows:
+        return False
+    return cand.adapt is ref.adapt and torch.equal(ref.ids[rows.index], cand.ids)
 
 
 def padded_view(buffer: Tensor, n: int, t: int) -> tuple[Tensor, Tensor]:

@@ -56,7 +56,7 @@ class Pass:
             ref, cands: the heads at work, all on the same N positions.
             vocabulary: number of target ids, padding included.
             valid: ids from here on are padding: masked, and their would-be wins counted.
-            kl: also accumulate KL; needs heads that cover the whole vocabulary.
+            kl: also accumulate KL, for candidates with a row for every id (it is infinite else).
         """
         self.ref, self.cands, self.valid, self.vocabulary = ref, list(cands), valid, vocabulary
         n, device = len(ref.states), ref.device
@@ -65,7 +65,8 @@ class Pass:
         self.buffers = buffer_for(self.plan, device), buffer_for(self.plan, device)
         self.same = [isinstance(c, RowsOfRef) or c.states is ref.states for c in cands]
         self.ref_kl = RefProbabilities(n, buffer_for(self.plan, device)) if kl else None
-        self.divergence = [Divergence(n, device) for _ in cands] if kl else []
+        complete = [_covers(ref, valid) and _covers(cand, valid) for cand in cands]
+        self.divergence = [Divergence(n, device) if kl and full else None for full in complete]
 
     def run(self, progress: Progress | None = None) -> None:
         """Stream all tiles, then look at the padding rows."""
@@ -107,9 +108,9 @@ class Pass:
         else:
             logits = cand.logits(tile, at, self.buffers[1])
         cand.lane.update(at, logits, tile.ids)
-        if self.ref_kl:
-            post = cand.head.post(logits[:, : len(tile.ids)])
-            self.divergence[i].update(at, post, self.ref_kl)
+        divergence = self.divergence[i]
+        if self.ref_kl and divergence:
+            divergence.update(at, cand.head.post(logits[:, : len(tile.ids)]), self.ref_kl)
 
     def _padding(self) -> None:
         for running in (self.ref, *self.cands):
@@ -126,7 +127,8 @@ class Pass:
         ref = _answers(self.ref)
         out = []
         for i, cand in enumerate(self.cands):
-            kl = self.divergence[i].kl_nats(self.ref_kl).cpu() if self.ref_kl else None
+            divergence = self.divergence[i]
+            kl = divergence.kl_nats(self.ref_kl).cpu() if self.ref_kl and divergence else None
             same = self.same[i] and not isinstance(cand, RowsOfRef)
             out.append(_answers(cand, kl, self._tie_flips(cand), same))
         return ref, out
@@ -187,6 +189,10 @@ def _answers(
         tie_flip=tie_flip,
         same_weights=same_weights,
     )
+
+
+def _covers(running: Running, valid: int) -> bool:
+    return int((running.ids < valid).sum()) == valid
 
 
 def _equal_tiles(ref: Tile, cand: Tile) -> bool:

@@ -52,7 +52,8 @@ class StoredRows(Rows):
     def __init__(
         self, raw: Tensor, columns: int, decode: Callable[[Tensor], Tensor], scale: float = 1.0
     ) -> None:
-        self.raw, self.columns, self._decode, self._scale = raw, columns, decode, scale
+        self.raw, self.columns, self.scale = raw, columns, scale
+        self._decode = decode
         self.count = raw.shape[0]
 
     def tile(self, start: int, stop: int) -> Tensor:
@@ -63,7 +64,7 @@ class StoredRows(Rows):
 
     def _floats(self, raw: Tensor) -> Tensor:
         values = self._decode(raw)
-        return values if self._scale == 1.0 else values * self._scale
+        return values if self.scale == 1.0 else values * self.scale
 
 
 class SelectedRows(Rows):

@@ -1,0 +1,118 @@
+"""The measures as data: name, meaning, unit, direction, and the sums each one is a ratio of.
+
+Every rate is a ratio of sums over positions, so pooling, resampling and per-sequence means all come
+from the same few columns of counts (`COUNTS`). Leaves out: arithmetic (`stats`, `estimates`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MEASURES_VERSION = 1
+"""Raised whenever a number could change for the same input; part of every Run."""
+
+COUNTS = (
+    "positions",
+    "disagreements",
+    "ref_accepted",
+    "cand_accepted",
+    "in_vocabulary",
+    "covered",
+    "covered_disagreements",
+    "covered_ref_accepted",
+    "covered_cand_accepted",
+    "flip_margin",
+    "kl_nats",
+)
+"""Columns that are summed per sequence; see `table.sums_by_sequence`."""
+
+Unit = Literal["share", "points", "ratio", "nats", "logits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure: the ratio (plus - minus) / below of summed counts."""
+
+    name: str
+    title: str
+    unit: Unit
+    lower_is_better: bool | None
+    """None for what describes rather than judges."""
+    plus: str
+    below: str
+    minus: str | None
+    formula: str
+    caveat: str
+    is_rate: bool = False
+    """A share of positions: bounded by 0 and 1, so an exact binomial bound exists."""
+
+
+_ALL = (
+    Measure(
+        "disagreement", "disagreement D", "share", True, "disagreements", "positions", None,
+        "positions where ref and cand propose different tokens / positions",
+        "A flip between ids that one head rates exactly equal is a tie, not a disagreement.",
+        is_rate=True,
+    ),
+    Measure(
+        "harm", "harm per disagreement H", "ratio", True,
+        "ref_accepted", "disagreements", "cand_accepted",
+        "(ref acceptances - cand acceptances) / disagreements",
+        "Noise when there are few disagreements; can be negative.",
+    ),
+    Measure(
+        "acceptance_ref", "acceptance of the reference", "share", False,
+        "ref_accepted", "positions", None,
+        "positions where the reference proposes the oracle / positions",
+        "Greedy acceptance; sampling accepts otherwise.", is_rate=True,
+    ),
+    Measure(
+        "acceptance_cand", "acceptance of the candidate", "share", False,
+        "cand_accepted", "positions", None,
+        "positions where the candidate proposes the oracle / positions",
+        "Greedy acceptance; sampling accepts otherwise.", is_rate=True,
+    ),
+    Measure(
+        "retention", "retention R", "points", False, "cand_accepted", "ref_accepted", None,
+        "candidate's acceptance / reference's acceptance",
+        "Above 1 when the candidate happens to be right more often.",
+    ),
+    Measure(
+        "vocabulary_ceiling", "vocabulary ceiling", "share", False,
+        "in_vocabulary", "positions", None,
+        "positions whose oracle the candidate's vocabulary contains / positions",
+        "No change of weights can lift acceptance above it.", is_rate=True,
+    ),
+    Measure(
+        "disagreement_covered", "disagreement within the vocabulary", "share", True,
+        "covered_disagreements", "covered", None,
+        "disagreements / positions, where the candidate has a row for the reference's proposal",
+        "What the weights, not the missing rows, changed.", is_rate=True,
+    ),
+    Measure(
+        "harm_covered", "harm within the vocabulary", "ratio", True,
+        "covered_ref_accepted", "covered_disagreements", "covered_cand_accepted",
+        "harm per disagreement where the candidate has a row for the reference's proposal",
+        "Noise when there are few disagreements.",
+    ),
+    Measure(
+        "flip_margin", "mean flip margin", "logits", None, "flip_margin", "disagreements", None,
+        "mean of the reference's best minus second logit over the disagreements",
+        "Small: near-ties flip, which is noise. In this head's logits, not comparable across "
+        "models.",
+    ),
+    Measure(
+        "kl_nats", "KL(ref || cand)", "nats", True, "kl_nats", "positions", None,
+        "mean over positions of sum p_ref (log p_ref - log p_cand)",
+        "Only for heads that cover the whole vocabulary; says nothing of greedy acceptance.",
+    ),
+)  # fmt: skip
+
+CATALOGUE: dict[str, Measure] = {measure.name: measure for measure in _ALL}
+
+SHIFT_MEASURES = {
+    "shift_tax": "retention in distribution minus retention under domain shift",
+    "shift_loss": "1 minus retention under domain shift",
+}
+"""Made of two retentions instead of one ratio."""

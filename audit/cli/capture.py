@@ -1,0 +1,108 @@
+"""`audit capture`: run a model over text and record a trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from audit.cli.frame import Shared, shared_options
+from audit.errors import BadUsageError
+
+_FILE = click.Path(path_type=Path)
+
+_EPILOG = """\b
+Examples:
+  audit capture model/ --text code.py -o code.trace.safetensors
+  audit capture model.gguf --text de.txt --split --register domain_shift -o de.trace.safetensors
+  audit capture model/ --corpus german -o traces/german.trace.safetensors
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("model", type=_FILE)
+@click.option("--text", "texts", type=_FILE, multiple=True, help="UTF-8 file; may be repeated.")
+@click.option("--corpus", help="A bundled corpus; with --text, the name the text goes by.")
+@click.option("-o", "--output", type=_FILE, required=True, help="The trace file to write.")
+@click.option("--split", is_flag=True, help="Two blank lines separate documents in --text files.")
+@click.option(
+    "--register", type=click.Choice(["in_distribution", "same_register", "domain_shift"]),
+    help="How the text relates to what the head was made for; default in_distribution.",
+)  # fmt: skip
+@click.option("--language", help="BCP 47 tag such as de, or code:python.")
+@click.option("--context", type=click.IntRange(min=2), default=512, show_default=True)
+@click.option("--max-positions", type=click.IntRange(min=1), help="Stop after exactly this many.")
+@click.option(
+    "--layer", "layers", type=click.IntRange(min=0), multiple=True,
+    help="Also record the state entering this layer; may be repeated.",
+)  # fmt: skip
+@click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option("--device", default="cpu", show_default=True)
+@click.option(
+    "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32",
+    show_default=True, help="Type the model runs in and its states are kept in.",
+)  # fmt: skip
+@shared_options
+def capture(shared: Shared, model: Path, output: Path, **options: Any) -> None:
+    """Run MODEL (a Hugging Face folder or a GGUF file) over text and record its states."""
+    import torch
+
+    from audit.report.terminal import progress_on
+    from audit.traces import write_trace
+    from audit.traces.capture import capture as run_capture
+    from audit.traces.verifier import load_verifier
+
+    documents, about = _documents(options)
+    with progress_on(shared.err, enabled=not shared.quiet) as progress:
+        progress("loading the model", 0, 1)
+        verifier = load_verifier(model, options["device"], getattr(torch, options["dtype"]))
+        trace = run_capture(
+            verifier,
+            documents,
+            **about,
+            context=options["context"],
+            max_positions=options["max_positions"],
+            layers=options["layers"],
+            batch=options["batch"],
+            progress=lambda done, total: progress("capture", done, total),
+        )
+    record = write_trace(trace, output).record()
+    if shared.as_json:
+        shared.print_json(record.model_dump(by_alias=True, mode="json"))
+    elif shared.quiet < 2:
+        click.echo(
+            f"{output}: {record.positions:,} positions in {record.sequences:,} sequences of "
+            f"{record.info.corpus}, states of {record.info.model}"
+        )
+
+
+def _documents(options: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The documents to run over, and what the trace says of them."""
+    from audit.corpora import load_corpora, verify
+    from audit.traces.text import read_documents
+
+    register, language = options["register"], options["language"]
+    if options["texts"]:
+        name = options["corpus"] or options["texts"][0].stem
+        about = {"corpus": name, "register": register or "in_distribution", "language": language}
+        return read_documents(options["texts"], options["split"]), about
+    if not options["corpus"]:
+        raise BadUsageError(
+            "there is no text to run over", hint="give --text FILE, or --corpus NAME (audit corpora)"
+        )
+    named = {corpus.manifest.name: corpus for corpus in load_corpora()}
+    corpus = named.get(options["corpus"])
+    if corpus is None:
+        raise BadUsageError(
+            f"there is no bundled corpus {options['corpus']!r}",
+            hint=f"one of {', '.join(named)}; or your own text with --text",
+        )
+    verify(corpus)
+    manifest = corpus.manifest
+    about = {
+        "corpus": manifest.name,
+        "register": register or manifest.register_,
+        "language": language or manifest.language,
+    }
+    return read_documents(corpus.files, split_blank_lines=False), about

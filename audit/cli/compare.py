@@ -1,0 +1,156 @@
+"""`audit compare`: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from audit.cli.frame import Shared, shared_options
+from audit.errors import BadUsageError
+
+_FILE = click.Path(path_type=Path)
+
+_EPILOG = """\b
+Examples:
+  audit compare ref.safetensors cand.gguf --trace code.trace.safetensors
+  audit compare model/ q8.gguf q4.gguf --trace traces/ --kl
+  audit compare model.gguf --trim ranks.txt --json
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("ref", type=_FILE)
+@click.argument("cand", type=_FILE, nargs=-1)
+@click.option(
+    "--trace", "traces", type=_FILE, multiple=True,
+    help="Trace file, or folder of traces; may be repeated. Else AUDIT_TRACES, else beside REF.",
+)  # fmt: skip
+@click.option(
+    "--trim", "trims", type=_FILE, multiple=True,
+    help="Ranks card: REF's own rows for these ids are a candidate.",
+)  # fmt: skip
+@click.option("--map", "map_file", type=_FILE, help="Target ids of a trimmed candidate's rows.")
+@click.option(
+    "--d2t-convention", type=click.Choice(["auto", "offset", "absolute"]), default="auto",
+    show_default=True, help="How to read a d2t tensor that could be read both ways.",
+)  # fmt: skip
+@click.option("--factors", help="LEFT,RIGHT: tensors of a low-rank candidate W = LEFT @ RIGHT.")
+@click.option("--keep-index", type=_FILE, help="Hidden channels that a narrower candidate kept.")
+@click.option(
+    "--head-tensor", "head_tensors", multiple=True, metavar="[ref:|cand:]NAME",
+    help="The head's tensor, where its name does not tell.",
+)  # fmt: skip
+@click.option("--vocabulary", type=click.IntRange(min=1), help="Ids of a trimmed REF's target.")
+@click.option("--kl", is_flag=True, help="Also measure KL(ref || cand).")
+@click.option("--device", default="cpu", show_default=True, help="Where the products run.")
+@click.option(
+    "--anchor", "anchor_min", type=click.FloatRange(0, 1), default=0.99, show_default=True,
+    help="Share of the verifier's tokens that REF must reproduce.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--resamples", type=click.IntRange(min=100), default=4000, show_default=True,
+    help="Bootstrap resamples of the sequences.",
+)  # fmt: skip
+@click.option("--no-record", is_flag=True, help="Do not write the run into the ledger.")
+@shared_options
+def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -> None:
+    """Run each CAND beside REF on identical hidden states and say what the cut costs.
+
+    REF and CAND: a safetensors file, a sharded index, a Hugging Face folder, a GGUF file (any
+    shard), a LoRA adapter of REF, or a proposals file.
+    """
+    from audit.ledger import run_json, save_run
+    from audit.report.terminal import progress_on, show_run
+    from audit.run import audit_heads
+
+    request = _request(ref, cand, options)
+    with progress_on(shared.err, enabled=not shared.quiet) as progress:
+        finished = audit_heads(request, progress)
+    run = finished.run
+    if not options["no_record"]:
+        run = save_run(run, finished.frames, shared.ledger)
+    if shared.as_json:
+        click.echo(run_json(run))
+    elif shared.quiet < 2:
+        show_run(run, shared.out, quiet=bool(shared.quiet))
+        if run.run:
+            click.echo(f"run {run.run} recorded · next: audit show {run.run}")
+
+
+def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any]) -> Any:
+    """The request that the options describe."""
+    from audit.heads import HeadOptions
+    from audit.run import AuditRequest, CandidateRequest
+    from audit.stats import Resampling
+
+    only_one = [
+        name
+        for name in ("map_file", "factors", "keep_index")
+        if options[name] is not None and len(cand) != 1
+    ]
+    if only_one:
+        name = only_one[0].replace("_file", "").replace("_", "-")
+        raise BadUsageError(
+            f"--{name} describes one candidate, {len(cand)} were given",
+            hint="compare that candidate alone",
+        )
+    _check_device(options["device"])
+    own = HeadOptions(
+        tensor=_tensor(options["head_tensors"], "cand"),
+        map=options["map_file"],
+        d2t_convention=options["d2t_convention"],
+        factors=_factors(options["factors"]),
+        keep_index=options["keep_index"],
+    )
+    candidates = [CandidateRequest(path, own) for path in cand]
+    candidates += [CandidateRequest(path, is_trim=True) for path in options["trims"]]
+    return AuditRequest(
+        ref=ref,
+        candidates=tuple(candidates),
+        ref_options=HeadOptions(
+            tensor=_tensor(options["head_tensors"], "ref"), vocabulary=options["vocabulary"]
+        ),
+        traces=options["traces"],
+        kl=options["kl"],
+        device=options["device"],
+        anchor_min=options["anchor_min"],
+        resampling=Resampling(resamples=options["resamples"], seed=options["seed"]),
+    )
+
+
+def _tensor(given: tuple[str, ...], side: str) -> str | None:
+    """The tensor name meant for one side; one without a prefix is meant for both."""
+    chosen = None
+    for name in given:
+        prefix, colon, rest = name.partition(":")
+        if colon and prefix in ("ref", "cand"):
+            chosen = rest if prefix == side else chosen
+        else:
+            chosen = name
+    return chosen
+
+
+def _factors(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 2 or not all(parts):
+        raise BadUsageError(
+            f"--factors needs two tensor names, not {text!r}", hint="--factors LEFT,RIGHT"
+        )
+    return parts[0], parts[1]
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise BadUsageError(
+            f"device {device!r} can not be used: {str(error).splitlines()[0]}",
+            hint="--device cpu works everywhere",
+        ) from error

@@ -1,0 +1,41 @@
+"""`audit inspect`: what head is in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from audit.cli.frame import Shared, shared_options
+
+_EPILOG = """\b
+Examples:
+  audit inspect head.safetensors
+  audit inspect model-00001-of-00002.gguf --json
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--head-tensor", metavar="NAME", help="The head's tensor, if its name does not tell.")
+@click.option("--map", "map_file", type=click.Path(path_type=Path), help="Ids of a trimmed head.")
+@click.option("--vocabulary", type=click.IntRange(min=1), help="Ids of a trimmed head's target.")
+@shared_options
+def inspect(
+    shared: Shared,
+    file: Path,
+    head_tensor: str | None,
+    map_file: Path | None,
+    vocabulary: int | None,
+) -> None:
+    """Say what head is in FILE, where it was looked for, and what the preflight finds."""
+    from audit.heads import HeadOptions
+    from audit.heads.inspection import inspect_head
+    from audit.report.terminal import show_inspection
+
+    options = HeadOptions(tensor=head_tensor, map=map_file, vocabulary=vocabulary)
+    found = inspect_head(file, options)
+    if shared.as_json:
+        shared.print_json(found.model_dump(mode="json"))
+    else:
+        show_inspection(found, shared.out)

@@ -1,0 +1,90 @@
+"""`audit`: the group of commands. Each command's module is imported only when it is used."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from audit import __version__
+from audit.cli.frame import guarded, show_error
+
+_COMMANDS = {
+    "compare": "compare compressed heads with their reference: the main job",
+    "inspect": "what head is in a file, and what the preflight says of it",
+    "capture": "run a model over text and record a trace",
+    "show": "one run of the ledger",
+    "corpora": "the bundled corpora",
+}
+
+_EPILOG = """\b
+Exit codes: 0 done or passed, 1 gate failed, 2 usage or bad input,
+3 undecided, 70 internal error, 130 interrupted.
+
+\b
+Example:
+  audit compare ref.safetensors cand.gguf --trace code.trace.safetensors
+"""
+
+
+class _Lazy(click.Group):
+    """Finds a command's module by its name, so that `audit --help` loads no torch."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = getattr(import_module(f"audit.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if len(args) > 1 and args[0] not in _COMMANDS and Path(args[0]).exists():
+            ctx.fail(f"a command is missing; did you mean: audit compare {' '.join(args[:2])}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(
+    cls=_Lazy,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="audit")
+def group() -> None:
+    """Find out what compressing a draft head cost, before it is deployed."""
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point. Usage errors obey `--json` too."""
+    given = sys.argv[1:] if args is None else args
+    as_json = "--json" in given
+
+    def run() -> int:
+        try:
+            result: Any = group.main(given, standalone_mode=False)
+        except click.exceptions.Abort:
+            raise KeyboardInterrupt from None
+        except click.ClickException as error:
+            _usage(error, as_json)
+            return error.exit_code
+        return result if isinstance(result, int) else 0
+
+    sys.exit(guarded(run, as_json))
+
+
+def _usage(error: click.ClickException, as_json: bool) -> None:
+    ctx = getattr(error, "ctx", None)
+    hint = f"see: {ctx.command_path} --help" if ctx else "see: audit --help"
+    fields = {"kind": "usage", "message": error.format_message(), "hint": hint, "where": ""}
+    show_error({"error": fields}, as_json)

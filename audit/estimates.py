@@ -1,0 +1,248 @@
+"""Position tables become estimates: every measure of the catalogue, per corpus and per register.
+
+Pooled over positions is the headline, the mean over sequences stands beside it. Retention, tax and
+loss of a candidate that never disagreed get their bound from the disagreement rate, since
+|a_ref - a_cand| <= D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from audit.catalogue import CATALOGUE, COUNTS, Measure
+from audit.records import Estimate, Register
+from audit.stats import (
+    Floats,
+    Interval,
+    Resampling,
+    binomial_interval,
+    divide,
+    percentile_interval,
+)
+from audit.table import Frame, sums_by_sequence
+
+REGISTERS: tuple[Register, ...] = ("in_distribution", "same_register", "domain_shift")
+
+_ROUNDING = 1e-12
+"""Replicates closer than this differ by summation order only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a candidate before counting; decides which measures apply."""
+
+    same_weights: bool = False
+    """Decoded weights equal the reference's: the differences are exactly 0, not estimates."""
+    trimmed: bool = False
+    has_kl: bool = False
+    has_margins: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Counts of one candidate on one or more corpora, ready for any ratio."""
+
+    corpus: str | None
+    register: Register
+    sums: Floats
+    """[sequences, counts], one row per sequence."""
+    replicates: Floats
+    """[resamples, counts], the summed counts of each resample."""
+
+    @property
+    def total(self) -> Floats:
+        return self.sums.sum(axis=0)
+
+    @property
+    def sequences(self) -> int:
+        return len(self.sums)
+
+    @property
+    def positions(self) -> int:
+        return int(self.total[_at("positions")])
+
+
+def estimate_all(frames: Sequence[Frame], facts: Facts, resampling: Resampling) -> list[Estimate]:
+    """All estimates of one candidate.
+
+    Args:
+        frames: one position table per trace, each of one corpus and register.
+        facts: which measures apply, and whether the heads are known to be identical.
+        resampling: seed, level and number of resamples.
+    """
+    corpora = [sample_of(frame, resampling) for frame in frames]
+    registers = pool_registers(corpora)
+    out: list[Estimate] = []
+    for sample in (*corpora, *registers):
+        out += [_ratio(measure, sample, facts, resampling) for measure in _applicable(facts)]
+    by_register = {sample.register: sample for sample in registers}
+    shifted = by_register.get("domain_shift")
+    if shifted:
+        own = [sample for sample in corpora if sample.register == "domain_shift"]
+        for sample in (*own, shifted):
+            out += _shift(sample, by_register.get("in_distribution"), facts, resampling)
+    return out
+
+
+def sample_of(frame: Frame, resampling: Resampling) -> Sample:
+    """Counts and resamples of one candidate on one trace."""
+    sums = sums_by_sequence(frame)[list(COUNTS)].to_numpy(np.float64)
+    corpus = str(frame["corpus"].iloc[0])
+    replicates = resampling.weights(corpus, len(sums)) @ sums
+    return Sample(corpus, frame["register"].iloc[0], sums, replicates)
+
+
+def pool_registers(samples: Iterable[Sample]) -> list[Sample]:
+    """One sample per register; sequences are resampled within their own corpus (strata)."""
+    ordered = sorted(samples, key=lambda sample: REGISTERS.index(sample.register))
+    pooled = []
+    for register, group in groupby(ordered, key=lambda sample: sample.register):
+        members = list(group)
+        sums = np.concatenate([sample.sums for sample in members])
+        replicates = np.sum([sample.replicates for sample in members], axis=0)
+        pooled.append(Sample(None, register, sums, replicates))
+    return pooled
+
+
+def measure_values(measure: Measure, counts: Floats) -> Floats:
+    """The ratio for each row of counts [n, counts]; NaN where it is undefined."""
+    above = counts[:, _at(measure.plus)]
+    if measure.minus:
+        above = above - counts[:, _at(measure.minus)]
+    return divide(above, counts[:, _at(measure.below)])
+
+
+def _at(count: str) -> int:
+    return COUNTS.index(count)
+
+
+def _applicable(facts: Facts) -> list[Measure]:
+    """The measures that mean something for this candidate, in catalogue order."""
+    skipped = set()
+    if not facts.trimmed:
+        skipped |= {"disagreement_covered", "harm_covered"}
+    if not facts.has_kl:
+        skipped.add("kl_nats")
+    return [measure for name, measure in CATALOGUE.items() if name not in skipped]
+
+
+def _ratio(measure: Measure, sample: Sample, facts: Facts, how: Resampling) -> Estimate:
+    value = _one(measure_values(measure, sample.total[None]))
+    if value is None:
+        what = measure.below.replace("_", " ")
+        return _estimate(measure.name, sample, how, None, Interval(None, None, f"no {what}"))
+    per_sequence = measure_values(measure, sample.sums)
+    per_sequence = per_sequence[np.isfinite(per_sequence)]
+    interval = _interval(measure, sample, facts, how, value)
+    macro = float(per_sequence.mean())
+    return _estimate(measure.name, sample, how, value, interval, macro)
+
+
+def _interval(
+    measure: Measure, sample: Sample, facts: Facts, how: Resampling, value: float
+) -> Interval:
+    compares = measure.name not in ("acceptance_ref", "acceptance_cand", "vocabulary_ceiling")
+    if facts.same_weights and compares:
+        return Interval(value, value, "the weights are identical: exact, not estimated")
+    replicates = measure_values(measure, sample.replicates)
+    if _spread(replicates) > _ROUNDING:
+        return percentile_interval(replicates, sample.sequences, how.level)
+    if measure.is_rate:
+        below = int(sample.total[_at(measure.below)])
+        return binomial_interval(int(sample.total[_at(measure.plus)]), below, how.level)
+    if measure.name == "retention":
+        slack = _disagreement_bound(sample, how)
+        reason = "it never disagreed in acceptance: bound from the disagreement rate"
+        return Interval(value - slack, value + slack, reason)
+    return Interval(None, None, "no spread between sequences: no interval")
+
+
+def _disagreement_bound(sample: Sample, how: Resampling) -> float:
+    """Upper bound of D / a_ref: retention can not be further from 1 than this."""
+    total = sample.total
+    events, positions = int(total[_at("disagreements")]), int(total[_at("positions")])
+    high = binomial_interval(events, positions, how.level).high
+    assert high is not None
+    return high * positions / float(total[_at("ref_accepted")])
+
+
+def _shift(
+    shifted: Sample, inside: Sample | None, facts: Facts, how: Resampling
+) -> list[Estimate]:
+    """Shift loss, and shift tax when there is text in distribution to hold it against."""
+    retention = CATALOGUE["retention"]
+    there = _ratio(retention, shifted, facts, how)
+    loss = _flip(there, "shift_loss")
+    if inside is None:
+        reason = "no trace in distribution: the tax is a difference of two retentions"
+        return [loss, _estimate("shift_tax", shifted, how, None, Interval(None, None, reason))]
+    here = _ratio(retention, inside, facts, how)
+    if here.value is None or there.value is None:
+        reason = here.reason if here.value is None else there.reason
+        return [loss, _estimate("shift_tax", shifted, how, None, Interval(None, None, reason))]
+    value = here.value - there.value
+    if facts.same_weights:
+        interval = Interval(value, value, here.reason)
+    else:
+        gap = measure_values(retention, inside.replicates) - measure_values(
+            retention, shifted.replicates
+        )
+        if _spread(gap) > _ROUNDING:
+            fewest = min(inside.sequences, shifted.sequences)
+            interval = percentile_interval(gap, fewest, how.level)
+        else:
+            slack = _disagreement_bound(inside, how) + _disagreement_bound(shifted, how)
+            interval = Interval(value - slack, value + slack, there.reason)
+    return [loss, _estimate("shift_tax", shifted, how, value, interval)]
+
+
+def _flip(retention: Estimate, name: str) -> Estimate:
+    """1 - R, its interval turned round."""
+    turned = {
+        field: None if old is None else 1.0 - old
+        for field, old in (
+            ("value", retention.value),
+            ("low", retention.high),
+            ("high", retention.low),
+            ("macro", retention.macro),
+        )
+    }
+    return retention.model_copy(update={"measure": name, **turned})
+
+
+def _estimate(
+    name: str,
+    sample: Sample,
+    how: Resampling,
+    value: float | None,
+    interval: Interval,
+    macro: float | None = None,
+) -> Estimate:
+    return Estimate(
+        measure=name,
+        corpus=sample.corpus,
+        register=sample.register,
+        value=value,
+        low=interval.low,
+        high=interval.high,
+        level=how.level,
+        macro=macro,
+        positions=sample.positions,
+        sequences=sample.sequences,
+        reason=interval.reason,
+    )
+
+
+def _one(values: Floats) -> float | None:
+    return float(values[0]) if np.isfinite(values[0]) else None
+
+
+def _spread(replicates: Floats) -> float:
+    """Largest minus smallest defined replicate; 0 when none is defined."""
+    defined = replicates[np.isfinite(replicates)]
+    return float(np.ptp(defined)) if len(defined) else 0.0
+

@@ -1,0 +1,179 @@
+"""What a model's configuration says about its head: post-head rule, norm, vocabulary, tying.
+
+Read from a Hugging Face `config.json` or from GGUF key-values. A key that looks as if it changed
+logits and is not understood becomes a note, because silence there once cost users a factor of ten.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from audit.errors import UnreadableError
+from audit.heads.head import PostHead
+from audit.heads.names import ONE_PLUS_NORMS
+
+_SOFTCAP_KEYS = ("final_logit_softcapping", "logits_soft_cap")
+_MULTIPLIED = {
+    "logit_scale": "multiply", "lm_head_multiplier": "multiply",
+    "output_multiplier_scale": "multiply", "output_multiplier": "multiply",
+    "logits_scaling": "divide", "logits_mup_width_multiplier": "divide",
+}  # fmt: skip
+_SAME_KEY_OTHER_WAY = {("hyperclovax", "logits_scaling"): "multiply"}
+"""HyperCLOVA-X multiplies by the very key by which Granite divides."""
+_GGUF_DIVIDES = ("granite", "minicpm")
+_GGUF_IN_WEIGHTS = ("falcon-h1",)
+"""The converter has multiplied the rows already."""
+_SUSPECT = re.compile(r"logit.*(scal|mult|cap)|(scal|mult).*logit|suppress_tokens")
+_GGUF_UNUSED_TOKEN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRules:
+    """What is known beside the tensors; every field may be unknown."""
+
+    known: bool = False
+    """False when there is no configuration at all."""
+    model_type: str | None = None
+    hidden_size: int | None = None
+    vocabulary: int | None = None
+    valid: int | None = None
+    """Ids from here on are padding."""
+    tied: bool | None = None
+    post: PostHead = PostHead()
+    norm_plus_one: bool = False
+    norm_eps: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+def rules_of_config(config: Mapping[str, Any], folder: Path) -> HeadRules:
+    """Rules of a Hugging Face model from its `config.json` and the tokenizer beside it."""
+    text = config.get("text_config")
+    flat = {**config, **text} if isinstance(text, Mapping) else dict(config)
+    kind = str(flat.get("model_type") or config.get("model_type") or "")
+    scale, used = _scale(flat, kind)
+    softcap, cap_key = _first_number(flat, _SOFTCAP_KEYS)
+    unpadded = flat.get("unpadded_vocab_size")
+    eps, _ = _first_number(flat, ("rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"))
+    tied = config.get("tie_word_embeddings", flat.get("tie_word_embeddings"))
+    return HeadRules(
+        known=True,
+        model_type=kind or None,
+        hidden_size=_integer(flat.get("hidden_size")),
+        vocabulary=_integer(flat.get("vocab_size")),
+        valid=_integer(unpadded) or tokenizer_size(folder),
+        tied=bool(tied) if tied is not None else None,
+        post=PostHead(scale, softcap),
+        norm_plus_one=kind in ONE_PLUS_NORMS,
+        norm_eps=eps,
+        notes=_not_understood(flat, {*used, cap_key}),
+    )
+
+
+def rules_of_gguf(metadata: Mapping[str, Any]) -> HeadRules:
+    """Rules of a GGUF model from its key-values."""
+    arch = str(metadata.get("general.architecture") or "")
+    scale = float(metadata.get(f"{arch}.logit_scale") or 1.0)
+    if arch.startswith(_GGUF_DIVIDES):
+        scale = 1.0 / scale
+    if arch in _GGUF_IN_WEIGHTS:
+        scale = 1.0
+    softcap = metadata.get(f"{arch}.final_logit_softcapping")
+    eps = metadata.get(f"{arch}.attention.layer_norm_rms_epsilon")
+    eps = metadata.get(f"{arch}.attention.layer_norm_epsilon") if eps is None else eps
+    used = {f"{arch}.logit_scale", f"{arch}.final_logit_softcapping"}
+    return HeadRules(
+        known=bool(arch),
+        model_type=arch or None,
+        hidden_size=_integer(metadata.get(f"{arch}.embedding_length")),
+        vocabulary=_integer(metadata.get(f"{arch}.vocab_size")),
+        valid=_gguf_valid(metadata),
+        post=PostHead(_positive(scale, "logit_scale"), float(softcap) if softcap else None),
+        norm_eps=float(eps) if eps is not None else None,
+        notes=_not_understood(metadata, used),
+    )
+
+
+def tokenizer_size(folder: Path) -> int | None:
+    """One more than the largest id in `tokenizer.json`; None when there is no such file."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        vocab = content["model"]["vocab"]
+        ids = list(vocab.values()) if isinstance(vocab, dict) else [len(vocab) - 1]
+        ids += [token["id"] for token in content.get("added_tokens") or []]
+        return int(max(ids)) + 1
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableError(
+            f"{path.name} is not a tokenizer file: {error}",
+            hint="restore it, or move the head into a folder of its own",
+            where=path,
+        ) from error
+
+
+def _scale(config: Mapping[str, Any], kind: str) -> tuple[float, set[str]]:
+    """The factor on logits, and the keys it came from."""
+    scale, used = 1.0, set()
+    for key, operation in _MULTIPLIED.items():
+        value = config.get(key)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        used.add(key)
+        factor = _positive(float(value), key)
+        way = _SAME_KEY_OTHER_WAY.get((kind, key), operation)
+        scale *= factor if way == "multiply" else 1.0 / factor
+    base = config.get("dim_model_base")
+    if kind.startswith("minicpm") and base and config.get("hidden_size"):
+        scale *= float(base) / float(config["hidden_size"])
+    return scale, used
+
+
+def _positive(value: float, key: str) -> float:
+    if value > 0:
+        return value
+    raise UnreadableError(
+        f"{key} is {value:g}: a factor on logits that is not positive would change every proposal",
+        hint="correct the configuration",
+    )
+
+
+def _first_number(
+    config: Mapping[str, Any], keys: tuple[str, ...]
+) -> tuple[float | None, str | None]:
+    for key in keys:
+        value = config.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value:
+            return float(value), key
+    return None, None
+
+
+def _not_understood(config: Mapping[str, Any], used: set[Any]) -> tuple[str, ...]:
+    unknown = sorted(
+        key
+        for key, value in config.items()
+        if key not in used and _SUSPECT.search(key) and value not in (None, 0, 1, 1.0, [], False)
+    )
+    return tuple(f"{key} in the configuration was not understood" for key in unknown)
+
+
+def _gguf_valid(metadata: Mapping[str, Any]) -> int | None:
+    """Number of tokens before the `[PAD…]` tokens that converters add at the end."""
+    tokens, types = metadata.get("tokenizer.ggml.tokens"), metadata.get("tokenizer.ggml.token_type")
+    if not tokens:
+        return None
+    valid = len(tokens)
+    while valid and str(tokens[valid - 1]).startswith("[PAD"):
+        if types is not None and len(types) >= valid and types[valid - 1] != _GGUF_UNUSED_TOKEN:
+            break
+        valid -= 1
+    return valid
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,0 +1,170 @@
+"""Two heads and a trace -> position tables. The bridge from tensors to frames.
+
+Everything above this module (estimates, verdict, reports) works on the frames it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from audit.compare import Answers, compare_heads
+from audit.compare.heads import common_valid
+from audit.compare.stream import Progress
+from audit.errors import MismatchError
+from audit.heads import Head, Proposals
+from audit.heads.proposals import check_trace
+from audit.table import Frame, position_frame
+from audit.traces import Trace, lookahead_rows
+
+AnyHead = Head | Proposals
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One trace's results."""
+
+    ref: Answers
+    rows: Tensor
+    """int64 [n], the trace rows that were compared."""
+    oracle: Tensor
+    """int64 [n]."""
+    frames: list[Frame]
+    """One position table per candidate, in the order given."""
+    same_weights: list[bool]
+
+
+def states_for(head: Head, trace: Trace, rows: Tensor) -> Tensor:
+    """The states that enter the projection, float32 [n, hidden]; the final norm where it is due.
+
+    Raises:
+        MismatchError: widths differ, or the states need a norm that the head's file does not hold.
+    """
+    if trace.hidden_size != head.hidden_size:
+        raise MismatchError(
+            f"the trace of {trace.info.corpus} has states of width {trace.hidden_size}, "
+            f"{head.record.name} reads {head.hidden_size}",
+            hint="this trace is of another model: record one with `audit capture MODEL`",
+            where=trace.path or "",
+        )
+    states = trace.hidden[rows].float()
+    if trace.info.stage == "post_norm":
+        return states
+    if head.norm is None:
+        raise MismatchError(
+            f"the states were taken before the final norm, and {head.record.name} has no norm "
+            "to apply",
+            hint="give the reference as the whole model (its folder or GGUF), which holds the norm",
+            where=trace.path or "",
+        )
+    return head.norm(states)
+
+
+def valid_ids(ref: Head, cands: Sequence[AnyHead], trace: Trace) -> int:
+    """Number of ids that count: the tokenizer's, or the smallest vocabulary among the heads."""
+    heads = [ref, *(cand for cand in cands if isinstance(cand, Head))]
+    known = common_valid(heads)
+    return min(known, trace.info.vocabulary) if trace.info.vocabulary else known
+
+
+def measure_trace(
+    ref: Head,
+    cands: Sequence[AnyHead],
+    trace: Trace,
+    *,
+    kl: bool = False,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Measured:
+    """Run the reference and all candidates on one trace, in one pass.
+
+    Raises:
+        MismatchError: the trace is of another model, or proposals of another trace.
+        UnreadableError: NaN or infinity anywhere.
+    """
+    rows, targets = lookahead_rows(trace, ref.lookahead)
+    oracle = trace.oracle[targets]
+    _check_tokens(trace, ref)
+    valid = valid_ids(ref, cands, trace)
+    heads = [cand for cand in cands if isinstance(cand, Head)]
+    states = states_for(ref, trace, rows)
+    ref_answers, answers = compare_heads(
+        ref, heads, states, oracle, valid=valid, kl=kl, device=device, progress=progress
+    )
+    pending = iter(answers)
+    frames, same = [], []
+    for cand in cands:
+        common = _common_columns(trace, rows, oracle, ref_answers, cand)
+        if isinstance(cand, Head):
+            answer = next(pending)
+            own = _answer_columns(answer, ref, cand, oracle, ref_answers.proposal)
+            same.append(answer.same_weights)
+        else:
+            check_trace(cand, trace.sha256 or "", trace.positions)
+            own = _proposal_columns(cand.proposal[rows], ref_answers.proposal)
+            same.append(False)
+        frames.append(position_frame(common | own))
+    return Measured(ref_answers, rows, oracle, frames, same)
+
+
+def _check_tokens(trace: Trace, ref: Head) -> None:
+    highest = int(torch.maximum(trace.token.max(), trace.oracle.max()))
+    if highest >= ref.vocabulary:
+        raise MismatchError(
+            f"the trace of {trace.info.corpus} holds token {highest}, "
+            f"{ref.record.name} knows only {ref.vocabulary} ids",
+            hint="this trace is of another model: record one with `audit capture MODEL`",
+            where=trace.path or "",
+        )
+
+
+def _common_columns(
+    trace: Trace, rows: Tensor, oracle: Tensor, ref: Answers, cand: AnyHead
+) -> dict[str, object]:
+    return {
+        "candidate": cand.record.name,
+        "corpus": trace.info.corpus,
+        "register": trace.info.register_,
+        "sequence": trace.sequence[rows].numpy(),
+        "position": trace.position[rows].numpy(),
+        "token": trace.token[rows].numpy(),
+        "oracle": oracle.numpy(),
+        "ref": ref.proposal.numpy(),
+        "ref_margin": ref.margin.numpy(),
+        "ref_tied": ref.tied.numpy(),
+        "ref_rank": ref.oracle_rank.numpy(),
+    }
+
+
+def _answer_columns(
+    answer: Answers, ref: Head, cand: Head, oracle: Tensor, ref_proposal: Tensor
+) -> dict[str, object]:
+    assert answer.tie_flip is not None
+    return {
+        "cand": answer.proposal.numpy(),
+        "cand_margin": answer.margin.numpy(),
+        "cand_tied": answer.tied.numpy(),
+        "cand_rank": answer.oracle_rank.numpy(),
+        "tie_flip": answer.tie_flip.numpy(),
+        "oracle_in_vocabulary": torch.isin(oracle, cand.ids).numpy(),
+        "ref_in_vocabulary": torch.isin(ref_proposal, cand.ids).numpy(),
+        "kl_nats": None if answer.kl_nats is None else answer.kl_nats.float().numpy(),
+    }
+
+
+def _proposal_columns(proposal: Tensor, ref_proposal: Tensor) -> dict[str, object]:
+    """Only what bare proposals can tell: no margins, no ranks, and a vocabulary taken as whole."""
+    always = torch.ones(len(ref_proposal), dtype=torch.bool).numpy()
+    return {
+        "cand": proposal.numpy(),
+        "cand_margin": None,
+        "cand_tied": ~always,
+        "cand_rank": None,
+        "tie_flip": ~always,
+        "oracle_in_vocabulary": always,
+        "ref_in_vocabulary": always,
+        "kl_nats": None,
+    }

@@ -1,0 +1,217 @@
+"""A Run on a terminal, and progress on stderr. The only module that knows rich.
+
+Identities before numbers, intervals beside estimates, the verdict as a word, the next command
+last. Colour only repeats what a word says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from audit.records import Candidate, Control, Estimate, Finding, Inspection, Run
+from audit.report import wording
+
+_VERDICT_STYLE = {
+    "identical": "bold cyan",
+    "fidelity": "bold green",
+    "vocabulary": "bold yellow",
+    "function": "bold red",
+    "undecided": "bold magenta",
+}
+_SHOWN = (
+    "disagreement",
+    "harm",
+    "acceptance_ref",
+    "acceptance_cand",
+    "retention",
+    "vocabulary_ceiling",
+    "disagreement_covered",
+    "flip_margin",
+    "kl_nats",
+    "shift_loss",
+    "shift_tax",
+)
+
+
+def show_run(run: Run, console: Console, *, quiet: bool = False) -> None:
+    """Print a whole run; with `quiet` the verdicts only."""
+    if not quiet:
+        console.print(_identities(run))
+        _show_findings(run.preflight, console)
+        _show_controls(run.controls, console)
+        for candidate in run.candidates:
+            console.print(_estimates(candidate))
+        if len(run.candidates) > 1:
+            console.print(_ranking(run))
+    for candidate in run.candidates:
+        console.print(_verdict(candidate))
+
+
+def show_inspection(found: Inspection, console: Console) -> None:
+    """Print what `audit inspect` found."""
+    table = _grid()
+    table.add_row("head", *map(Text, wording.head_line(found.head)))
+    console.print(table)
+    norm = "found" if found.norm_found else "not in this file"
+    tokenizer = "unknown" if found.valid_ids is None else f"{found.valid_ids:,} ids"
+    for line in (
+        f"files      {len(found.files)} with {found.tensors_in_file} tensors",
+        f"norm       {norm}",
+        f"tokenizer  {tokenizer}",
+        f"rows       median norm {found.row_norm_median:.4g}, {found.dead_rows} of them zero; "
+        f"{found.dead_columns} zero columns",
+    ):
+        console.print(Text(line))
+    _show_findings(found.preflight, console)
+
+
+@contextmanager
+def progress_on(console: Console, enabled: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress callback (what, done, total) drawn on `console`, or one that does nothing."""
+    if not enabled or not console.is_terminal:
+        yield lambda what, done, total: None
+        return
+    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def report(what: str, done: int, total: int) -> None:
+            bar.update(task, description=wording.clean(what), completed=done, total=total)
+
+        yield report
+
+
+def rows(console: Console, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """Print plain aligned rows under a header."""
+    table = _grid(header)
+    for line in lines:
+        table.add_row(*[Text(cell) for cell in line])
+    console.print(table)
+
+
+def _grid(header: Sequence[str] = ()) -> Table:
+    table = Table(box=None, show_header=bool(header), pad_edge=False, padding=(0, 2, 0, 0))
+    for title in header:
+        table.add_column(title, header_style="dim", overflow="fold")
+    return table
+
+
+def _identities(run: Run) -> Table:
+    table = _grid()
+    table.add_row("reference", *map(Text, wording.head_line(run.reference)))
+    for candidate in run.candidates:
+        table.add_row("candidate", *map(Text, wording.head_line(candidate.head)))
+    for trace in run.traces:
+        corpus, register, amount, model, digest = wording.trace_line(trace)
+        table.add_row("trace", *map(Text, (corpus, register, amount, model, "", digest)))
+    return table
+
+
+def _show_findings(findings: Sequence[Finding], console: Console) -> None:
+    console.print()
+    loud = [finding for finding in findings if finding.severity != "note"]
+    notes = len(findings) - len(loud)
+    console.print(Text(f"preflight  {len(loud)} warnings, {notes} notes"))
+    for finding in (*loud, *(f for f in findings if f.severity == "note")):
+        style = "yellow" if finding.severity == "warning" else "dim"
+        words = f"  {finding.severity:<7}  {finding.code}  {finding.subject}: {finding.sentence}"
+        console.print(Text(wording.clean(words), style=style), soft_wrap=True)
+
+
+def _show_controls(controls: Sequence[Control], console: Console) -> None:
+    failed = [control for control in controls if not control.passed]
+    console.print(Text(f"controls   {len(controls) - len(failed)} of {len(controls)} passed"))
+    for control in controls:
+        word, style = ("passed", "dim") if control.passed else ("FAILED", "bold red")
+        place = wording.clean(control.corpus)
+        words = f"  {word:<7}  {control.name} on {place}: {control.sentence} ({control.expected})"
+        console.print(Text(words, style=style), soft_wrap=True)
+    console.print()
+
+
+def _estimates(candidate: Candidate) -> Table:
+    table = _grid((wording.clean(candidate.head.name), "on", "estimate", "95 % interval", "macro"))
+    level = candidate.estimates[0].level if candidate.estimates else 0.95
+    table.columns[3].header = f"{100 * level:g} % interval"
+    for column in (2, 4):
+        table.columns[column].justify = "right"
+    for estimate in _ordered(candidate.estimates):
+        cells = (
+            wording.measure_title(estimate.measure),
+            wording.scope(estimate),
+            wording.number(estimate.measure, estimate.value),
+            wording.interval(estimate),
+            wording.number(estimate.measure, estimate.macro),
+        )
+        table.add_row(*map(Text, cells))
+    table.add_row()
+    return table
+
+
+def _ordered(estimates: Sequence[Estimate]) -> list[Estimate]:
+    """By measure; a register's pooled row only where it pools several corpora."""
+    corpora: dict[str | None, set[str]] = {}
+    for estimate in estimates:
+        if estimate.corpus:
+            corpora.setdefault(estimate.register_, set()).add(estimate.corpus)
+
+    def shown(estimate: Estimate) -> bool:
+        pooled = estimate.corpus is None
+        alone = len(corpora.get(estimate.register_, ())) == 1
+        full = estimate.measure == "vocabulary_ceiling" and estimate.value == 1.0
+        return estimate.measure in _SHOWN and not (pooled and alone) and not full
+
+    kept = [estimate for estimate in estimates if shown(estimate)]
+    return sorted(kept, key=lambda e: _SHOWN.index(e.measure))
+
+
+def _ranking(run: Run) -> Table:
+    """All candidates in one table, the best retention on its worst corpus first."""
+    table = _grid(("ranked", "verdict", "worst retention", "on", "disagreement there", "size"))
+    ranked = []
+    for candidate in run.candidates:
+        worst = worst_retention(candidate.estimates)
+        ranked.append((-(worst.value if worst and worst.value is not None else 0.0), candidate))
+    for _, candidate in sorted(ranked, key=lambda pair: pair[0]):
+        worst = worst_retention(candidate.estimates)
+        there = [
+            e
+            for e in candidate.estimates
+            if worst and e.measure == "disagreement" and e.corpus == worst.corpus
+        ]
+        cells = (
+            wording.clean(candidate.head.name),
+            candidate.verdict.kind,
+            wording.number("retention", worst.value if worst else None),
+            wording.scope(worst) if worst else "–",
+            wording.number("disagreement", there[0].value if there else None),
+            wording.size(candidate.head.stored_bytes),
+        )
+        table.add_row(*map(Text, cells))
+    table.add_row()
+    return table
+
+
+def worst_retention(estimates: Sequence[Estimate]) -> Estimate | None:
+    """The corpus on which the candidate keeps least; None when no retention is known."""
+    known = [
+        (estimate.value, estimate)
+        for estimate in estimates
+        if estimate.measure == "retention" and estimate.corpus and estimate.value is not None
+    ]
+    return min(known, key=lambda pair: pair[0])[1] if known else None
+
+
+def _verdict(candidate: Candidate) -> Text:
+    kind = candidate.verdict.kind
+    text = Text(f"{wording.clean(candidate.head.name)}: ")
+    word, _, rest = candidate.verdict.sentence.partition(":")
+    text.append(word, style=_VERDICT_STYLE[kind])
+    text.append(wording.clean(f":{rest}"))
+    return text

@@ -1,0 +1,88 @@
+"""How numbers and identities are put into words; every output uses these and nothing else.
+
+Plain text only: whoever shows it escapes it.
+"""
+
+from __future__ import annotations
+
+from audit.catalogue import CATALOGUE
+from audit.records import Estimate, HeadRecord, TraceRecord
+
+REGISTER_WORDS = {
+    "in_distribution": "in distribution",
+    "same_register": "same register",
+    "domain_shift": "domain shift",
+}
+SHIFT_TITLES = {"shift_tax": "shift tax", "shift_loss": "shift loss"}
+_POINTS = ("shift_tax", "shift_loss")
+
+
+def clean(text: str) -> str:
+    """One line with every control or direction-changing character made visible.
+
+    File names and token text come from strangers; a terminal must not obey them.
+    """
+    return "".join(c if c.isprintable() and not _turns(c) else f"\\u{ord(c):04x}" for c in text)
+
+
+def measure_title(name: str) -> str:
+    """A measure's name for people."""
+    return CATALOGUE[name].title if name in CATALOGUE else SHIFT_TITLES[name]
+
+
+def number(measure: str, value: float | None) -> str:
+    """A value in its measure's unit: per cent, points, nats or a plain ratio; a dash for none."""
+    if value is None:
+        return "–"
+    if measure in _POINTS:
+        return f"{100 * value:.1f} pt"
+    unit = CATALOGUE[measure].unit
+    if unit == "share":
+        return f"{100 * value:.2f} %"
+    if unit == "points":
+        return f"{100 * value:.1f} %"
+    return f"{value:.4f}" if unit == "nats" else f"{value:.2f}"
+
+
+def interval(estimate: Estimate) -> str:
+    """The interval, or why there is none."""
+    if estimate.low is None or estimate.high is None:
+        return estimate.reason or "no interval"
+    low, high = number(estimate.measure, estimate.low), number(estimate.measure, estimate.high)
+    return f"{low} to {high}"
+
+
+def scope(estimate: Estimate) -> str:
+    """The corpus, or the register it is pooled over."""
+    if estimate.corpus:
+        return clean(estimate.corpus)
+    return REGISTER_WORDS[estimate.register_] if estimate.register_ else "all"
+
+
+def size(bytes_: int | None) -> str:
+    """Bytes in MiB."""
+    return "–" if bytes_ is None else f"{bytes_ / 2**20:,.1f} MiB"
+
+
+def head_line(head: HeadRecord) -> list[str]:
+    """Identity of a head in columns: name, encoding, shape, bits, size, hash."""
+    if head.rows is None or head.columns is None:
+        return [clean(head.name), head.encoding, "–", "–", "–", head.sha256[:12]]
+    shape = f"{head.rows:,} × {head.columns:,}"
+    if head.rows != head.vocabulary:
+        shape += f" of {head.vocabulary:,} ids"
+    bits = "–" if head.bits_per_weight is None else f"{head.bits_per_weight:.2f} bits"
+    return [clean(head.name), head.encoding, shape, bits, size(head.stored_bytes), head.sha256[:12]]
+
+
+def trace_line(trace: TraceRecord) -> list[str]:
+    """Identity of a trace in columns: corpus, register, size, model, hash."""
+    info = trace.info
+    amount = f"{trace.positions:,} positions in {trace.sequences:,} sequences"
+    register = REGISTER_WORDS[info.register_]
+    return [clean(info.corpus), register, amount, clean(info.model), trace.sha256[:12]]
+
+
+def _turns(char: str) -> bool:
+    """Characters that reorder the text around them."""
+    return "\u202a" <= char <= "\u202e" or "\u2066" <= char <= "\u2069" or char in "\u200e\u200f"

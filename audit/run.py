@@ -1,0 +1,257 @@
+"""One audit from files to a Run. Read this first.
+
+A file becomes a `Head`, traces are found, both heads run on the same states (`measure`), the
+position tables become estimates, estimates become a verdict, and all of it becomes a `Run`. The
+order is fixed: preflight, anchor, controls, measure, verdict; most real failures end in the first
+two.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from audit.anchor import ANCHOR_MIN, check_anchor
+from audit.catalogue import MEASURES_VERSION
+from audit.controls import run_controls
+from audit.errors import BadUsageError, MismatchError, NotFoundError
+from audit.estimates import Facts, estimate_all
+from audit.files import open_container
+from audit.heads import Head, HeadOptions, load_candidate, load_head, trim_reference
+from audit.heads.preflight import check_alive, check_pair, not_compressed, notes_of
+from audit.heads.scan import scan_rows
+from audit.heads.tokens import token_kinds
+from audit.measure import AnyHead, Measured, measure_trace, valid_ids
+from audit.provenance import now_utc, versions
+from audit.records import Candidate, Control, Finding, Provenance, Run
+from audit.stats import Resampling
+from audit.table import Frame
+from audit.traces import Trace, find_traces, read_trace
+from audit.traces.bundled import bundled_traces, whole_model
+from audit.verdict import judge
+
+Progress = Callable[[str, int, int], None]
+"""Called with (what is being done, steps done, steps in all)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRequest:
+    """One candidate: a file, or a ranks card that cuts the reference's own rows."""
+
+    path: Path
+    options: HeadOptions = field(default_factory=HeadOptions)
+    is_trim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """Everything a user can ask of one audit."""
+
+    ref: Path
+    candidates: tuple[CandidateRequest, ...]
+    ref_options: HeadOptions = field(default_factory=HeadOptions)
+    traces: tuple[Path, ...] = ()
+    kl: bool = False
+    device: str = "cpu"
+    anchor_min: float = ANCHOR_MIN
+    resampling: Resampling = field(default_factory=Resampling)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that is not in a ledger yet, and its position tables."""
+
+    run: Run
+    frames: list[Frame]
+
+
+def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Finished:
+    """Audit one or more candidates against one reference.
+
+    Raises:
+        AuditError: bad input of any kind, before anything is written.
+    """
+    report = progress or (lambda what, done, total: None)
+    ref = load_head(request.ref, request.ref_options)
+    cands = _load_candidates(request, ref)
+    traces = [read_trace(path) for path in _find_traces(request, report)]
+    _check_corpora(traces)
+    findings = _preflight(request.ref, ref, cands, report)
+    measured, controls = _measure(request, ref, cands, traces, report)
+    candidates = []
+    for i, cand in enumerate(cands):
+        frames = [m.frames[i] for m in measured]
+        same = all(m.same_weights[i] for m in measured)
+        candidates.append(_judge(request, cand, frames, same, controls))
+        if same:
+            findings.append(not_compressed(cand.record.name))
+    run = Run(
+        run="",
+        reference=ref.record,
+        candidates=tuple(candidates),
+        traces=tuple(trace.record() for trace in traces),
+        preflight=tuple(findings + _pad_wins(traces, measured)),
+        controls=tuple(controls),
+        provenance=_provenance(request),
+    )
+    return Finished(run, [frame for m in measured for frame in m.frames])
+
+
+def _load_candidates(request: AuditRequest, ref: Head) -> list[AnyHead]:
+    """Load every candidate under a name of its own."""
+    cands: list[AnyHead] = []
+    for wanted in request.candidates:
+        if wanted.is_trim:
+            cands.append(trim_reference(ref, wanted.path))
+        else:
+            cands.append(load_candidate(wanted.path, wanted.options, ref))
+    if not cands:
+        raise BadUsageError(
+            "no candidate was given", hint="audit compare REF CAND, or --trim FILE"
+        )
+    names = [cand.record.name for cand in cands]
+    return [
+        _renamed(cand, f"{cand.record.name}#{i + 1}") if names.count(names[i]) > 1 else cand
+        for i, cand in enumerate(cands)
+    ]
+
+
+def _renamed(cand: AnyHead, name: str) -> AnyHead:
+    return replace(cand, record=cand.record.model_copy(update={"name": name}))
+
+
+def _find_traces(request: AuditRequest, report: Progress) -> list[Path]:
+    """Named or found traces; for a whole model without any, those of the bundled corpora."""
+    try:
+        return find_traces(request.traces, request.ref)
+    except NotFoundError:
+        model = None if request.traces else whole_model(request.ref)
+        if model is None:
+            raise
+        return bundled_traces(model, report)
+
+
+def _check_corpora(traces: Sequence[Trace]) -> None:
+    """Each corpus once: pooling a corpus with itself would only feign more evidence."""
+    seen: dict[str, Trace] = {}
+    for trace in traces:
+        other = seen.setdefault(trace.info.corpus, trace)
+        if other is not trace:
+            raise BadUsageError(
+                f"two traces are of corpus {trace.info.corpus}",
+                hint="give each corpus once, or capture with another --corpus name",
+                where=trace.path or "",
+            )
+    models = {trace.info.model_sha256 for trace in traces}
+    if len(models) > 1:
+        raise MismatchError(
+            f"the traces are of {len(models)} different models: "
+            f"{', '.join(sorted({trace.info.model for trace in traces}))}",
+            hint="audit one verifier at a time",
+        )
+
+
+def _preflight(
+    ref_path: Path, ref: Head, cands: Sequence[AnyHead], report: Progress
+) -> list[Finding]:
+    findings = notes_of(ref, "reference")
+    kinds = token_kinds(open_container(ref_path))
+    report("preflight", 0, 1 + len(cands))
+    ref_scan = scan_rows(ref.rows)
+    check_alive(ref, ref_scan)
+    for done, cand in enumerate(cands, start=1):
+        report("preflight", done, 1 + len(cands))
+        if isinstance(cand, Head):
+            findings += check_pair(ref, ref_scan, cand, scan_rows(cand.rows), kinds)
+    report("preflight", 1 + len(cands), 1 + len(cands))
+    return findings
+
+
+def _measure(
+    request: AuditRequest,
+    ref: Head,
+    cands: Sequence[AnyHead],
+    traces: Sequence[Trace],
+    report: Progress,
+) -> tuple[list[Measured], list[Control]]:
+    measured, anchors = [], []
+    for trace in traces:
+        corpus = trace.info.corpus
+
+        def tick(done: int, total: int, what: str = f"compare on {corpus}") -> None:
+            report(what, done, total)
+
+        result = measure_trace(
+            ref, cands, trace, kl=request.kl, device=request.device, progress=tick
+        )
+        valid = valid_ids(ref, cands, trace)
+        anchors.append(check_anchor(ref, trace, result, valid, request.anchor_min))
+        measured.append(result)
+    valid = min(valid_ids(ref, cands, trace) for trace in traces)
+    report("controls", 0, 1)
+    controls = run_controls(
+        ref, traces, measured, valid, device=request.device, seed=request.resampling.seed
+    )
+    report("controls", 1, 1)
+    return measured, anchors + controls
+
+
+def _judge(
+    request: AuditRequest,
+    cand: AnyHead,
+    frames: Sequence[Frame],
+    same: bool,
+    controls: Sequence[Control],
+) -> Candidate:
+    is_head = isinstance(cand, Head)
+    trimmed = isinstance(cand, Head) and not cand.is_full
+    facts = Facts(
+        same_weights=same,
+        trimmed=trimmed,
+        has_kl=is_head and request.kl and not trimmed,
+        has_margins=is_head,
+    )
+    estimates = estimate_all(frames, facts, request.resampling)
+    failed = [control.sentence for control in controls if not control.passed]
+    verdict = judge(
+        estimates, same_weights=same, trimmed=trimmed, failed_controls=failed
+    )
+    return Candidate(head=cand.record, estimates=tuple(estimates), verdict=verdict)
+
+
+def _pad_wins(traces: Sequence[Trace], measured: Sequence[Measured]) -> list[Finding]:
+    """Positions where a padding row of the reference would have won, had it not been masked."""
+    found = []
+    for trace, m in zip(traces, measured, strict=True):
+        wins = int(m.ref.pad_would_win.sum())
+        if wins:
+            found.append(
+                Finding(
+                    code="PADDING_WINS",
+                    severity="warning",
+                    subject=trace.info.corpus,
+                    sentence=f"padding rows are masked; they would have won at {wins} of "
+                    f"{len(m.rows)} positions",
+                )
+            )
+    return found
+
+
+def _provenance(request: AuditRequest) -> Provenance:
+    how = request.resampling
+    return Provenance(
+        created=now_utc(),
+        versions=versions(),
+        measures_version=MEASURES_VERSION,
+        platform=f"{platform.system()} {platform.machine()}",
+        device=request.device,
+        settings={
+            "kl": request.kl,
+            "anchor_min": request.anchor_min,
+            "level": how.level,
+            "resamples": how.resamples,
+            "seed": how.seed,
+        },
+    )

