@@ -144,8 +144,7 @@ def _shifted_control(trace: Trace, measured: Measured) -> Control:
 
 
 def _upper(chance: float, n: int) -> float:
-    """Largest share of n positions that still counts as chance: four standard errors, or 5 points.
-    """
+    """Largest share of n positions that is still chance: 5 points more, or 4 standard errors."""
     return min(1.0, chance + max(_SLACK, 4 * math.sqrt(max(chance, 1 / n) / n)))
 
 
@@ -154,7 +153,6 @@ def _independent(measured: Measured) -> float:
     ids, inverse = torch.cat([measured.ref.proposal, measured.oracle]).unique(return_inverse=True)
     n = len(measured.oracle)
     shares = [
-        torch.bincount(part, minlength=len(ids)).double() / n
-        for part in (inverse[:n], inverse[n:])
+        torch.bincount(part, minlength=len(ids)).double() / n for part in (inverse[:n], inverse[n:])
     ]
     return float((shares[0] * shares[1]).sum())

@@ -170,9 +170,7 @@ def _disagreement_bound(sample: Sample, how: Resampling) -> float:
     return high * positions / float(total[_at("ref_accepted")])
 
 
-def _shift(
-    shifted: Sample, inside: Sample | None, facts: Facts, how: Resampling
-) -> list[Estimate]:
+def _shift(shifted: Sample, inside: Sample | None, facts: Facts, how: Resampling) -> list[Estimate]:
     """Shift loss, and shift tax when there is text in distribution to hold it against."""
     retention = CATALOGUE["retention"]
     there = _ratio(retention, shifted, facts, how)
@@ -245,4 +243,3 @@ def _spread(replicates: Floats) -> float:
     """Largest minus smallest defined replicate; 0 when none is defined."""
     defined = replicates[np.isfinite(replicates)]
     return float(np.ptp(defined)) if len(defined) else 0.0
-

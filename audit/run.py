@@ -108,9 +108,7 @@ def _load_candidates(request: AuditRequest, ref: Head) -> list[AnyHead]:
         else:
             cands.append(load_candidate(wanted.path, wanted.options, ref))
     if not cands:
-        raise BadUsageError(
-            "no candidate was given", hint="audit compare REF CAND, or --trim FILE"
-        )
+        raise BadUsageError("no candidate was given", hint="audit compare REF CAND, or --trim FILE")
     names = [cand.record.name for cand in cands]
     return [
         _renamed(cand, f"{cand.record.name}#{i + 1}") if names.count(names[i]) > 1 else cand
@@ -215,9 +213,7 @@ def _judge(
     )
     estimates = estimate_all(frames, facts, request.resampling)
     failed = [control.sentence for control in controls if not control.passed]
-    verdict = judge(
-        estimates, same_weights=same, trimmed=trimmed, failed_controls=failed
-    )
+    verdict = judge(estimates, same_weights=same, trimmed=trimmed, failed_controls=failed)
     return Candidate(head=cand.record, estimates=tuple(estimates), verdict=verdict)
 
 

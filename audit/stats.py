@@ -85,9 +85,7 @@ def binomial_interval(events: int, positions: int, level: float) -> Interval:
     tail = (1 - level) / 2
     low = float(sps.beta.ppf(tail, events, positions - events + 1)) if events else 0.0
     high = (
-        float(sps.beta.ppf(1 - tail, events + 1, positions - events))
-        if events < positions
-        else 1.0
+        float(sps.beta.ppf(1 - tail, events + 1, positions - events)) if events < positions else 1.0
     )
     reason = "no spread between sequences: exact binomial bound over positions taken as independent"
     return Interval(low, high, reason)

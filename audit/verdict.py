@@ -160,7 +160,9 @@ def _judge_trimmed(estimates: Estimates, weights: list[Evidence]) -> Verdict:
 
 def _worst_ceiling(estimates: Estimates) -> str:
     ceilings = [
-        e for e in estimates if e.measure == "vocabulary_ceiling" and e.corpus and e.value is not None
+        e
+        for e in estimates
+        if e.measure == "vocabulary_ceiling" and e.corpus and e.value is not None
     ]
     worst = min(ceilings, key=lambda e: e.value if e.value is not None else 1.0)
     return f"acceptance ceiling from vocabulary: {_percent(worst.value)} on {worst.corpus}"
@@ -179,7 +181,9 @@ def _conclude(evidence: list[Evidence], prefix: str) -> Verdict:
     if kinds == {"function"}:
         return _verdict("function", "function cut", prefix + rule, evidence)
     if kinds:
-        return _verdict("undecided", "undecided", f"{prefix}the evidence conflicts: {rule}", evidence)
+        return _verdict(
+            "undecided", "undecided", f"{prefix}the evidence conflicts: {rule}", evidence
+        )
     return _verdict("undecided", "undecided", prefix + rule, evidence)
 
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -58,16 +59,15 @@ def main(
         _write_inputs(where, positions, vocabulary, hidden, getattr(torch, dtype), seed)
         ref, cand, states, oracle = _inputs(where)
         dense = [head.rows.tile(0, vocabulary) for head in (ref, cand)]
-        bare = _best_of(
+        best = _best_of(
             rounds,
-            lambda: _bare_products(states, dense),
-            lambda: compare_heads(ref, [cand], states, oracle),
-            lambda: compare_heads(ref, [cand], states, oracle, kl=True),
+            partial(_bare_products, states, dense),
+            partial(compare_heads, ref, [cand], states, oracle),
+            partial(compare_heads, ref, [cand], states, oracle, kl=True),
         )
-        click.echo(f"bare products     {bare[0]:7.2f} s")
-        click.echo(f"compare           {bare[1]:7.2f} s   ratio {bare[1] / bare[0]:.3f}")
-        click.echo(f"compare with KL   {bare[2]:7.2f} s   ratio {bare[2] / bare[0]:.3f}")
-        del dense
+        click.echo(f"bare products     {best[0]:7.2f} s")
+        click.echo(f"compare           {best[1]:7.2f} s   ratio {best[1] / best[0]:.3f}")
+        click.echo(f"compare with KL   {best[2]:7.2f} s   ratio {best[2] / best[0]:.3f}")
         run = [sys.executable, __file__, "--child", folder, "--threads", str(threads)]
         click.echo(subprocess.run(run, check=True, capture_output=True, text=True).stdout, nl=False)
 

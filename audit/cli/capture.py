@@ -89,7 +89,8 @@ def _documents(options: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         return read_documents(options["texts"], options["split"]), about
     if not options["corpus"]:
         raise BadUsageError(
-            "there is no text to run over", hint="give --text FILE, or --corpus NAME (audit corpora)"
+            "there is no text to run over",
+            hint="give --text FILE, or --corpus NAME (audit corpora)",
         )
     named = {corpus.manifest.name: corpus for corpus in load_corpora()}
     corpus = named.get(options["corpus"])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from audit.compare.running import Running, RowsOfRef, takes_rows_of
+from audit.compare.running import RowsOfRef, Running, takes_rows_of
 from audit.compare.stream import Answers, Pass, Progress
 from audit.errors import BadUsageError, UnreadableError
 from audit.heads.head import Head

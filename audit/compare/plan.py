@@ -7,6 +7,7 @@ the inner loop, so that one tile of logits stays in the processor's cache.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 BLOCK = 128
 """Logits are first reduced in blocks of this many columns; tiles are multiples of it."""
@@ -31,7 +32,7 @@ class Plan:
         """Slices of positions; nearly equal, so that no chunk is a thin remainder."""
         count = -(-self.positions // self.chunk)
         edges = [self.positions * i // count for i in range(count + 1)]
-        return [slice(lo, hi) for lo, hi in zip(edges, edges[1:], strict=False)]
+        return [slice(lo, hi) for lo, hi in pairwise(edges)]
 
     @property
     def tiles(self) -> list[tuple[int, int]]:

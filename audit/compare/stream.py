@@ -1,7 +1,8 @@
 """The one pass over the vocabulary: reference and candidates on the same states, tile by tile.
 
 Time goes into one matrix product per head; memory is the weights as stored, at most 192 MiB of
-decoded tiles, two logit buffers of 16 MiB (four with KL), and the states as float32 (4 N d bytes per input).
+decoded tiles, two logit buffers of 16 MiB (four with KL), and the states as float32 (4 N d bytes
+per input).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import torch
 from torch import Tensor
 
 from audit.compare.divergence import Divergence, RefProbabilities
-from audit.compare.plan import Plan, plan_pass
-from audit.compare.running import Running, RowsOfRef, Tile, buffer_for
+from audit.compare.plan import plan_pass
+from audit.compare.running import RowsOfRef, Running, Tile, buffer_for
 from audit.errors import UnreadableError
 
 Progress = Callable[[int, int], None]
@@ -97,9 +98,7 @@ class Pass:
             for i, tile in enumerate(cand_tiles):
                 self._candidate(i, tile, at, ref_tile, logits)
 
-    def _candidate(
-        self, i: int, tile: Tile, at: slice, ref_tile: Tile, ref_logits: Tensor
-    ) -> None:
+    def _candidate(self, i: int, tile: Tile, at: slice, ref_tile: Tile, ref_logits: Tensor) -> None:
         if len(tile.ids) == 0:
             return
         cand = self.cands[i]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from audit.errors import MismatchError, UnreadableError
@@ -91,9 +90,7 @@ def lora_head(container: Container, pair: tuple[str, str], base: Head, config_fi
             where=container.path,
         )
     scale = _lora_scale(config_file, rank=left.columns)
-    rows = AdaptedRows(
-        base.rows, left.tile(0, left.count) * scale, right.tile(0, right.count)
-    )
+    rows = AdaptedRows(base.rows, left.tile(0, left.count) * scale, right.tile(0, right.count))
     raw = [("lora", container.entries[n].encoding, container.bytes_of(n)) for n in pair]
     record = base.record.model_copy(
         update={
@@ -130,5 +127,3 @@ def _lora_scale(config_file: Path, rank: int) -> float:
     if not math.isfinite(scale):
         raise UnreadableError("lora_alpha is not a finite number", where=config_file)
     return scale
-
-

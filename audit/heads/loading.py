@@ -72,7 +72,7 @@ def trim_reference(ref: Head, card: Path) -> Head:
     listed = read_id_list(card)
     ids = drop_duplicates(listed)
     check_ids(ids, ref.vocabulary, card)
-    notes = (f"the reference's rows for the {len(ids)} ids of {card.name}",)
+    notes: tuple[str, ...] = (f"the reference's rows for the {len(ids)} ids of {card.name}",)
     if len(ids) < len(listed):
         notes += (f"{len(listed) - len(ids)} repeated entries of the card were dropped",)
     per_row = (ref.record.stored_bytes or 0) / max(ref.rows.count, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class HeadRules:
     valid: int | None = None
     """Ids from here on are padding."""
     tied: bool | None = None
-    post: PostHead = PostHead()
+    post: PostHead = field(default_factory=PostHead)
     norm_plus_one: bool = False
     norm_eps: float | None = None
     notes: tuple[str, ...] = ()

@@ -6,25 +6,18 @@ from safetensors or GGUF, never from pickles. Nothing is fetched either.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib.util
-import io
 import json
 import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gguf
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-from transformers.utils import logging as hf_logging
 
 from audit.errors import (
     AuditError,
@@ -34,6 +27,7 @@ from audit.errors import (
     UnsupportedFormatError,
 )
 from audit.provenance import canonical_json, sha256_files
+from audit.traces.quiet import one_gguf_reader, quiet
 
 _GGUF_MAGIC = b"GGUF"
 _SPLIT_GGUF = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
@@ -75,7 +69,7 @@ def load_verifier(
         MissingExtraError: a library that this checkpoint needs is not installed.
     """
     weights, where = _locate(path)
-    with _quiet(), _one_gguf_reader():
+    with quiet(), one_gguf_reader():
         model = _load_model(where, path, dtype)
         tokenizer = _load_tokenizer(where, path)
     head = model.get_output_embeddings()
@@ -242,33 +236,3 @@ def _load_error(error: BaseException, path: Path, part: str) -> AuditError:
     return UnreadableError(
         message, hint="check that the files are complete and belong together", where=path
     )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers from writing to the terminal; stdout belongs to `--json`."""
-    verbosity, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
-    hf_logging.set_verbosity(hf_logging.CRITICAL)
-    hf_logging.disable_progress_bar()
-    # The GGUF reader's bar ignores both settings, so the streams are caught too.
-    nowhere = io.StringIO()
-    try:
-        with warnings.catch_warnings(), redirect_stdout(nowhere), redirect_stderr(nowhere):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        hf_logging.set_verbosity(verbosity)
-        if bars:
-            hf_logging.enable_progress_bar()
-
-
-@contextmanager
-def _one_gguf_reader() -> Iterator[None]:
-    """Let transformers parse a GGUF file once, not once for each of config, weights, tokenizer."""
-    # One pass over Gemma's 262,144 tokens takes about 14 s of processor time.
-    original = gguf.GGUFReader
-    gguf.GGUFReader = functools.cache(original)
-    try:
-        yield
-    finally:
-        gguf.GGUFReader = original

@@ -1,0 +1,199 @@
+"""Block formats of ggml written as torch arithmetic: bytes of blocks in, float32 values out.
+
+Each function takes blocks [n, size] uint8 and fills out [n, block] float32 with the very floats of
+ggml's C code (same operations in the same order, no fused multiply-add). Nibbles and bits are
+separated eight bytes at a time, as int64 lanes. Leaves out the rarer types, which
+`gguf.quants.dequantize` decodes (see `decode`), and the 2- and 3-bit K-quants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Decoder = Callable[[Tensor, Tensor], None]
+
+_NIBBLES = 0x0F0F0F0F0F0F0F0F
+_PAIRS = 0x0303030303030303
+_BITS = 0x0101010101010101
+_DIAGONAL = 0x8040201008040201 - (1 << 64)
+_ALL_BUT_TOP = 0x7F7F7F7F7F7F7F7F
+
+
+def _half(blocks: Tensor, at: int) -> Tensor:
+    """The fp16 at byte `at` of each block, as float32 [n, 1]."""
+    return blocks[:, at : at + 2].contiguous().view(torch.float16).float()
+
+
+def _lanes(blocks: Tensor, start: int, stop: int) -> Tensor:
+    """Bytes start to stop of each block as int64 [n, (stop - start) / 8]."""
+    return blocks[:, start:stop].contiguous().view(torch.int64)
+
+
+def _nibbles(lanes: Tensor, groups: int) -> Tensor:
+    """Codes of 4 bits [n, groups, 2, lanes per group]: in each group all low ones, then the high.
+
+    Arithmetic shifts smear the sign into the topmost bits only, which the mask removes.
+    """
+    lanes = lanes.view(len(lanes), groups, 1, -1)
+    return torch.cat([lanes & _NIBBLES, (lanes >> 4) & _NIBBLES], dim=2)
+
+
+def _shifts(lanes: Tensor, step: int) -> Tensor:
+    """`lanes` [..., k] shifted right by 0, step, ... 8 - step: [..., 8 / step, k]."""
+    return lanes.unsqueeze(-2) >> torch.arange(0, 8, step, device=lanes.device).unsqueeze(-1)
+
+
+def _spread_bits(blocks: Tensor, start: int, stop: int) -> Tensor:
+    """Each bit of the bytes start to stop as a byte 0 or 1, lowest first: int64 [n, bytes].
+
+    The byte is copied to all eight places, one bit is kept in each, and adding 0x7F carries
+    whatever was kept into the top bit, never beyond it.
+    """
+    copies = blocks[:, start:stop].long() * _BITS
+    return (((copies & _DIAGONAL) + _ALL_BUT_TOP) >> 7) & _BITS
+
+
+def _fp4_values(codes: Tensor) -> Tensor:
+    """Twice the FP4 (E2M1) values of codes given as bytes in int64 lanes, as int8 [n, bytes].
+
+    Magnitudes 0 to 7 become 0, 1, 2, 3, 4, 6, 8, 12: m, plus m & 3 once more where bit 2 is set,
+    plus 2 for the last.
+    """
+    upper = (codes >> 2) & _BITS
+    last = codes & (codes >> 1) & upper
+    sevens = codes & (_BITS * 7)
+    magnitudes = (sevens + (sevens & (upper * 3)) + (last << 1)).view(torch.int8)
+    signs = 1 - (((codes >> 3) & _BITS) << 1).view(torch.int8)
+    return magnitudes.mul_(signs).view(len(codes), -1)
+
+
+def _half_e8m0(bytes_: Tensor) -> Tensor:
+    """Half of 2^(e - 127) as float32; the two smallest are denormal."""
+    exponents = bytes_.int()
+    bits = torch.where(exponents < 2, 0x00200000 << (exponents & 1), (exponents - 1) << 23)
+    return bits.view(torch.float32)
+
+
+def _half_ue4m3(bytes_: Tensor) -> Tensor:
+    """Half of the E4M3 value without its sign bit, as float32; 0x7F is 0 in ggml, not NaN."""
+    codes = bytes_.int()
+    # The exponent bias goes from 7 to float32's 127, less one to halve.
+    normal = (((codes & 0x7F) << 20) + (119 << 23)).view(torch.float32)
+    values = torch.where((codes & 0x78) == 0, (codes & 7) * 2.0**-10, normal)
+    return values.masked_fill_(codes == 0x7F, 0.0)
+
+
+def q4_0(blocks: Tensor, out: Tensor) -> None:
+    """d * (q - 8)."""
+    codes = _nibbles(_lanes(blocks, 2, 18), 1).view(torch.int8).view(-1, 32)
+    torch.mul(codes.sub_(8), _half(blocks, 0), out=out)
+
+
+def q4_1(blocks: Tensor, out: Tensor) -> None:
+    """d * q + m."""
+    codes = _nibbles(_lanes(blocks, 4, 20), 1).view(torch.int8).view(-1, 32)
+    torch.mul(codes, _half(blocks, 0), out=out).add_(_half(blocks, 2))
+
+
+def _five_bits(blocks: Tensor, start: int) -> Tensor:
+    """Codes of 5 bits as int8 [n, 32]: fifth bits in 4 bytes from `start`, then the nibbles."""
+    high = _spread_bits(blocks, start, start + 4) << 4
+    codes = _nibbles(_lanes(blocks, start + 4, start + 20), 1).view(torch.int8).view(-1, 32)
+    return codes.bitwise_or_(high.view(torch.int8))
+
+
+def q5_0(blocks: Tensor, out: Tensor) -> None:
+    """d * (q - 16)."""
+    torch.mul(_five_bits(blocks, 2).sub_(16), _half(blocks, 0), out=out)
+
+
+def q5_1(blocks: Tensor, out: Tensor) -> None:
+    """d * q + m."""
+    torch.mul(_five_bits(blocks, 4), _half(blocks, 0), out=out).add_(_half(blocks, 2))
+
+
+def q8_0(blocks: Tensor, out: Tensor) -> None:
+    """d * q, q signed."""
+    torch.mul(blocks[:, 2:].view(torch.int8), _half(blocks, 0), out=out)
+
+
+def _scales_and_mins(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """The 6-bit scales and mins of Q4_K and Q5_K times d and dmin: float32 [n, 8, 1] each.
+
+    Twelve bytes hold 8 + 8 of them: groups 0-3 lie whole in bytes 0-3 and 4-7, whose top two bits
+    are the top of groups 4-7; the nibbles of those are in bytes 8-11.
+    """
+    first, second, third = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
+    scales = torch.cat([first & 63, (third & 15) | ((first >> 2) & 48)], dim=1)
+    mins = torch.cat([second & 63, (third >> 4) | ((second >> 2) & 48)], dim=1)
+    d, dmin = _half(blocks, 0), _half(blocks, 2)
+    return (scales.float() * d).unsqueeze(-1), (mins.float() * dmin).unsqueeze(-1)
+
+
+def q4_k(blocks: Tensor, out: Tensor) -> None:
+    """d * scale * q - dmin * min, in 8 groups of 32."""
+    codes = _nibbles(_lanes(blocks, 16, 144), 4).view(torch.int8).view(-1, 8, 32)
+    scales, mins = _scales_and_mins(blocks)
+    torch.mul(codes, scales, out=out.view(-1, 8, 32)).sub_(mins)
+
+
+def q5_k(blocks: Tensor, out: Tensor) -> None:
+    """As Q4_K; bit g of the 32 bytes before the nibbles is the fifth bit of group g."""
+    high = (_shifts(_lanes(blocks, 16, 48), 1) & _BITS) << 4
+    codes = _nibbles(_lanes(blocks, 48, 176), 4).view(-1, 8, 4).bitwise_or_(high)
+    scales, mins = _scales_and_mins(blocks)
+    torch.mul(codes.view(torch.int8), scales, out=out.view(-1, 8, 32)).sub_(mins)
+
+
+def q6_k(blocks: Tensor, out: Tensor) -> None:
+    """d * scale * (q - 32), in 16 groups of 16; two halves of 64 nibble and 32 high-bit bytes."""
+    high = (_shifts(_lanes(blocks, 128, 192).view(-1, 2, 4), 2) & _PAIRS) << 4
+    codes = _nibbles(_lanes(blocks, 0, 128), 2).view(-1, 2, 4, 4).bitwise_or_(high)
+    scales = blocks[:, 192:208].view(torch.int8).float() * _half(blocks, 208)
+    values = codes.view(torch.int8).sub_(32).view(-1, 16, 16)
+    torch.mul(values, scales.unsqueeze(-1), out=out.view(-1, 16, 16))
+
+
+def mxfp4(blocks: Tensor, out: Tensor) -> None:
+    """2^(e - 127) * FP4; low nibbles are the first half of the block."""
+    values = _fp4_values(_nibbles(_lanes(blocks, 1, 17), 1))
+    torch.mul(values, _half_e8m0(blocks[:, :1]), out=out)
+
+
+def nvfp4(blocks: Tensor, out: Tensor) -> None:
+    """UE4M3 scale * FP4 in 4 groups of 16; low nibbles are the first half of a group."""
+    values = _fp4_values(_nibbles(_lanes(blocks, 4, 36), 4)).view(-1, 4, 16)
+    torch.mul(values, _half_ue4m3(blocks[:, :4]).unsqueeze(-1), out=out.view(-1, 4, 16))
+
+
+def q1_0(blocks: Tensor, out: Tensor) -> None:
+    """d where the bit is set, -d elsewhere."""
+    signs = (_spread_bits(blocks, 2, 18) << 1).view(torch.int8).sub_(1)
+    torch.mul(signs, _half(blocks, 0), out=out)
+
+
+def q2_0(blocks: Tensor, out: Tensor) -> None:
+    """d * (q - 1); four codes per byte, lowest bits first."""
+    packed = blocks[:, 2:].int()
+    pairs = packed | (packed << 12)
+    codes = ((pairs | (pairs << 6)) & 0x03030303).view(torch.int8).sub_(1)
+    torch.mul(codes, _half(blocks, 0), out=out)
+
+
+DECODERS: dict[str, Decoder] = {
+    "Q4_0": q4_0,
+    "Q4_1": q4_1,
+    "Q5_0": q5_0,
+    "Q5_1": q5_1,
+    "Q8_0": q8_0,
+    "Q4_K": q4_k,
+    "Q5_K": q5_k,
+    "Q6_K": q6_k,
+    "MXFP4": mxfp4,
+    "NVFP4": nvfp4,
+    "Q1_0": q1_0,
+    "Q2_0": q2_0,
+}
