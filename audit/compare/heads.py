@@ -19,6 +19,7 @@ def compare_heads(
     states: Tensor,
     oracle: Tensor,
     *,
+    cand_states: Sequence[Tensor] | None = None,
     valid: int | None = None,
     kl: bool = False,
     device: str | torch.device = "cpu",
@@ -29,6 +30,8 @@ def compare_heads(
     Args:
         ref, cands: heads over the same target vocabulary.
         states: [N, hidden] in any float type, as the projection's adapter expects them (normed).
+        cand_states: each candidate's own states, where a draft block of its own made them; the
+            very tensor `states` where they are the reference's. Default: `states` for all.
         oracle: int64 [N], the verifier's greedy token per position, -1 where there is none.
         valid: ids from here on are padding; default: the smallest the heads know of.
         kl: also compute KL(ref || cand) in nats, for candidates that cover the whole vocabulary.
@@ -45,7 +48,15 @@ def compare_heads(
     oracle = oracle.to(device)
     inputs = states.to(device, torch.float32)
     running_ref = Running(ref, ref.project_in(inputs), oracle, device)
-    running = [_running(cand, ref, running_ref, inputs, oracle) for cand in cands]
+    own = cand_states or [states] * len(cands)
+    running = []
+    for cand, given in zip(cands, own, strict=True):
+        if given is states:
+            running.append(_running(cand, ref, running_ref, inputs, oracle))
+            continue
+        _check_states(given)
+        projected = cand.project_in(given.to(device, torch.float32))
+        running.append(Running(cand, projected, oracle, device))
     work = Pass(
         running_ref,
         running,
@@ -53,7 +64,8 @@ def compare_heads(
         valid=common_valid((ref, *cands)) if valid is None else valid,
         kl=kl,
     )
-    with torch.inference_mode():
+    # not inference_mode: decoders fill tiles from threads, which that mode forbids
+    with torch.no_grad():
         work.run(progress)
         return work.answers()
 

@@ -77,6 +77,8 @@ def decode_vector(raw: Tensor, encoding: str) -> Tensor:
 def aligned_view(raw: Tensor, dtype: torch.dtype) -> Tensor:
     """`raw` uint8 [..., bytes] seen as `dtype`; copied first only where the map is not aligned."""
     raw = raw.contiguous()
+    if raw.numel() == 0:
+        return torch.empty(*raw.shape[:-1], raw.shape[-1] // dtype.itemsize, dtype=dtype)
     if raw.data_ptr() % dtype.itemsize or raw.storage_offset() % dtype.itemsize:
         raw = raw.clone()
     return raw.view(dtype)

@@ -22,14 +22,23 @@ _DIAGONAL = 0x8040201008040201 - (1 << 64)
 _ALL_BUT_TOP = 0x7F7F7F7F7F7F7F7F
 
 
+def _copy(blocks: Tensor, start: int, stop: int) -> Tensor:
+    """Bytes start to stop of each block, packed.
+
+    Always a copy: of a single block `contiguous` would give the slice itself, whose place in
+    memory may not suit a wider type.
+    """
+    return blocks[:, start:stop].clone(memory_format=torch.contiguous_format)
+
+
 def _half(blocks: Tensor, at: int) -> Tensor:
     """The fp16 at byte `at` of each block, as float32 [n, 1]."""
-    return blocks[:, at : at + 2].contiguous().view(torch.float16).float()
+    return _copy(blocks, at, at + 2).view(torch.float16).float()
 
 
 def _lanes(blocks: Tensor, start: int, stop: int) -> Tensor:
     """Bytes start to stop of each block as int64 [n, (stop - start) / 8]."""
-    return blocks[:, start:stop].contiguous().view(torch.int64)
+    return _copy(blocks, start, stop).view(torch.int64)
 
 
 def _nibbles(lanes: Tensor, groups: int) -> Tensor:
@@ -123,14 +132,17 @@ def q8_0(blocks: Tensor, out: Tensor) -> None:
 def _scales_and_mins(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """The 6-bit scales and mins of Q4_K and Q5_K times d and dmin: float32 [n, 8, 1] each.
 
-    Twelve bytes hold 8 + 8 of them: groups 0-3 lie whole in bytes 0-3 and 4-7, whose top two bits
-    are the top of groups 4-7; the nibbles of those are in bytes 8-11.
+    After d and dmin come twelve bytes, here three int32 lanes: scales of groups 0-3, mins of groups
+    0-3, and the nibbles of groups 4-7, whose top two bits lie on top of the first two lanes.
     """
-    first, second, third = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
-    scales = torch.cat([first & 63, (third & 15) | ((first >> 2) & 48)], dim=1)
-    mins = torch.cat([second & 63, (third >> 4) | ((second >> 2) & 48)], dim=1)
-    d, dmin = _half(blocks, 0), _half(blocks, 2)
-    return (scales.float() * d).unsqueeze(-1), (mins.float() * dmin).unsqueeze(-1)
+    header = _copy(blocks, 0, 16)
+    factors = header[:, :4].view(torch.float16).float()
+    lanes = header.view(torch.int32)
+    first, nibbles = lanes[:, 1:3], lanes[:, 3:]
+    nibbles = torch.cat([nibbles, nibbles >> 4], dim=1) & 0x0F0F0F0F
+    packed = torch.stack([first & 0x3F3F3F3F, ((first >> 2) & 0x30303030) | nibbles], dim=2)
+    both = packed.view(torch.uint8).view(-1, 2, 8) * factors.unsqueeze(-1)
+    return both[:, 0].unsqueeze(-1), both[:, 1].unsqueeze(-1)
 
 
 def q4_k(blocks: Tensor, out: Tensor) -> None:

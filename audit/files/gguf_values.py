@@ -1,7 +1,7 @@
 """Bounded reading of a GGUF header: numbers, strings, and the key-values.
 
-Every read checks that the bytes are there and every count that the file could hold so many, so the
-memory that a hostile header costs stays in proportion to its size. Leaves out tensors (`gguf_file`).
+Every read checks that the bytes are there, and every count that the file could hold so many, so
+that a hostile header costs memory in proportion to its size. Leaves out tensors (`gguf_file`).
 """
 
 from __future__ import annotations

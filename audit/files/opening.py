@@ -64,9 +64,7 @@ def _open_index(path: Path, index: Path) -> Container:
 
 
 def _open_safetensors(path: Path, files: list[Path]) -> Container:
-    for file in files:
-        check_is_file(file)
-    read = [read_safetensors(file) for file in files]
+    read = [read_safetensors(file) for file in _checked(files)]
     return Container(
         path=path,
         format="safetensors",
@@ -79,7 +77,7 @@ def _open_safetensors(path: Path, files: list[Path]) -> Container:
 
 def _open_gguf(path: Path, chosen: Path) -> Container:
     files = split_paths(chosen)
-    read = [read_gguf(file) for file in files]
+    read = [read_gguf(file) for file in _checked(files)]
     entries = merge([entries for entries, _ in read])
     check_split(files, [metadata for _, metadata in read], len(entries))
     return Container(
@@ -90,6 +88,12 @@ def _open_gguf(path: Path, chosen: Path) -> Container:
         metadata=MappingProxyType(read[0][1]),
         config=None,
     )
+
+
+def _checked(files: list[Path]) -> list[Path]:
+    for file in files:
+        check_is_file(file)
+    return files
 
 
 def _config_beside(file: Path) -> Mapping[str, Any] | None:

@@ -92,7 +92,8 @@ def split_paths(path: Path) -> list[Path]:
     if split is None:
         return [path]
     names = [f"{split.stem}-{n:05d}-of-{split.count:05d}.gguf" for n in range(1, split.count + 1)]
-    missing = [name for name in names if not (path.parent / name).is_file()]
+    present = {item.name for item in path.parent.iterdir()}
+    missing = [name for name in names if name not in present]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise NotFoundError(

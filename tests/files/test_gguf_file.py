@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 
 import gguf
 import numpy as np
@@ -94,7 +95,7 @@ def test_unknown_type_fails_only_when_asked_for(opened):
     assert (strange.encoding, strange.nbytes, strange.shape) == ("GGML_97", None, (2, 32))
     assert container.values("plain").tolist() == [1.0] * 8
     for method in (container.bytes_of, container.rows_of, container.values):
-        with pytest.raises(UnsupportedFormatError, match="strange.*ggml type 97"):
+        with pytest.raises(UnsupportedFormatError, match=r"strange.*ggml type 97"):
             method("strange")
 
 
@@ -218,3 +219,19 @@ def test_every_head_of_a_small_file_is_refused(refused):
     whole = gguf_bytes([W], [u32("k", 1)], bytes(32))
     for size in range(1, len(whole)):
         assert isinstance(refused(whole[:size]), UnreadableError)
+
+
+@pytest.mark.real
+def test_real_file_reads_as_the_library_reads_it(gemma_gguf):
+    started = time.process_time()
+    container = open_container(gemma_gguf)
+    assert time.process_time() - started < 2.0
+    reader = gguf.GGUFReader(gemma_gguf)
+    assert len(container.entries) == len(reader.tensors)
+    for tensor in reader.tensors:
+        entry = container.entries[tensor.name]
+        assert (entry.encoding, entry.offset) == (tensor.tensor_type.name, tensor.data_offset)
+        assert (entry.shape, entry.nbytes) == (tuple(tensor.shape[::-1]), tensor.n_bytes)
+    for key, field in reader.fields.items():
+        if not key.startswith("GGUF."):
+            assert container.metadata[key] == field.contents()

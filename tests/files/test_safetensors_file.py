@@ -100,7 +100,7 @@ def test_shard_shorter_than_its_header_says_how_much(refused, cut):
     assert error.exit_code == 2
     name = "norm" if cut == 1 else "lm_head.weight"
     missing = cut if cut == 1 else cut - 16
-    assert f"{missing} bytes of tensor {name} are missing" in str(error) or cut == 100
+    assert f"{missing} bytes of tensor {name} are missing" in str(error)
 
 
 def test_cut_inside_the_header(refused):
@@ -199,7 +199,7 @@ def test_values_that_can_not_be_are_unreadable(tmp_path):
 
 def test_unknown_name_suggests_near_ones(tmp_path):
     save_file({"lm_head.weight": torch.zeros(2, 2)}, tmp_path / "model.safetensors")
-    with pytest.raises(NotFoundError, match="no tensor 'lm_head.wieght'") as caught:
+    with pytest.raises(NotFoundError, match=r"no tensor 'lm_head\.wieght'") as caught:
         open_container(tmp_path).bytes_of("lm_head.wieght")
     assert caught.value.hint == "did you mean lm_head.weight?"
 
