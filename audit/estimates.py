@@ -55,7 +55,7 @@ class Sample:
 
     @property
     def total(self) -> Floats:
-        return self.sums.sum(axis=0)
+        return np.asarray(self.sums.sum(axis=0), dtype=np.float64)
 
     @property
     def sequences(self) -> int:
@@ -155,19 +155,22 @@ def _interval(
         below = int(sample.total[_at(measure.below)])
         return binomial_interval(int(sample.total[_at(measure.plus)]), below, how.level)
     if measure.name == "retention":
-        slack = _disagreement_bound(sample, how)
-        reason = "it never disagreed in acceptance: bound from the disagreement rate"
-        return Interval(value - slack, value + slack, reason)
+        return _retention_bound(sample, how, value)
     return Interval(None, None, "no spread between sequences: no interval")
 
 
-def _disagreement_bound(sample: Sample, how: Resampling) -> float:
-    """Upper bound of D / a_ref: retention can not be further from 1 than this."""
+def _retention_bound(sample: Sample, how: Resampling, value: float) -> Interval:
+    """Retention without any spread: at 1, bounded by D since |a_ref - a_cand| <= D; below 1, by
+    the exact binomial interval of the kept among the reference's acceptances."""
     total = sample.total
+    accepted = int(total[_at("ref_accepted")])
+    if value < 1.0:
+        return binomial_interval(int(total[_at("cand_accepted")]), accepted, how.level)
     events, positions = int(total[_at("disagreements")]), int(total[_at("positions")])
-    high = binomial_interval(events, positions, how.level).high
-    assert high is not None
-    return high * positions / float(total[_at("ref_accepted")])
+    high = binomial_interval(events, positions, how.level).high or 0.0
+    slack = high * positions / accepted
+    reason = "no spread between sequences: bound from the disagreement rate"
+    return Interval(max(0.0, value - slack), value + slack, reason)
 
 
 def _shift(shifted: Sample, inside: Sample | None, facts: Facts, how: Resampling) -> list[Estimate]:
@@ -180,22 +183,32 @@ def _shift(shifted: Sample, inside: Sample | None, facts: Facts, how: Resampling
         return [loss, _estimate("shift_tax", shifted, how, None, Interval(None, None, reason))]
     here = _ratio(retention, inside, facts, how)
     if here.value is None or there.value is None:
-        reason = here.reason if here.value is None else there.reason
-        return [loss, _estimate("shift_tax", shifted, how, None, Interval(None, None, reason))]
+        missing = here.reason if here.value is None else there.reason
+        return [loss, _estimate("shift_tax", shifted, how, None, Interval(None, None, missing))]
     value = here.value - there.value
-    if facts.same_weights:
-        interval = Interval(value, value, here.reason)
-    else:
-        gap = measure_values(retention, inside.replicates) - measure_values(
-            retention, shifted.replicates
-        )
-        if _spread(gap) > _ROUNDING:
-            fewest = min(inside.sequences, shifted.sequences)
-            interval = percentile_interval(gap, fewest, how.level)
-        else:
-            slack = _disagreement_bound(inside, how) + _disagreement_bound(shifted, how)
-            interval = Interval(value - slack, value + slack, there.reason)
+    interval = _gap_interval(shifted, inside, here, there, facts, how)
     return [loss, _estimate("shift_tax", shifted, how, value, interval)]
+
+
+def _gap_interval(
+    shifted: Sample,
+    inside: Sample,
+    here: Estimate,
+    there: Estimate,
+    facts: Facts,
+    how: Resampling,
+) -> Interval:
+    """Interval of a difference of two retentions on different corpora."""
+    retention = CATALOGUE["retention"]
+    gap = measure_values(retention, inside.replicates) - measure_values(
+        retention, shifted.replicates
+    )
+    if not facts.same_weights and _spread(gap) > _ROUNDING:
+        return percentile_interval(gap, min(inside.sequences, shifted.sequences), how.level)
+    if here.low is None or here.high is None or there.low is None or there.high is None:
+        return Interval(None, None, there.reason or here.reason)
+    # Without spread to resample: the widest gap that the two intervals allow.
+    return Interval(here.low - there.high, here.high - there.low, there.reason)
 
 
 def _flip(retention: Estimate, name: str) -> Estimate:

@@ -93,8 +93,9 @@ def binomial_interval(events: int, positions: int, level: float) -> Interval:
 
 def divide(above: Floats, below: Floats) -> Floats:
     """above / below with NaN, and no warning, where below is 0."""
-    out = np.full(np.broadcast_shapes(above.shape, below.shape), np.nan)
-    return np.divide(above, below, out=out, where=below != 0)
+    out: Floats = np.full(np.broadcast_shapes(above.shape, below.shape), np.nan)
+    np.divide(above, below, out=out, where=below != 0)
+    return out
 
 
 def positions_needed(

@@ -112,13 +112,14 @@ def read_positions(path: Path, columns: list[str] | None = None) -> Frame:
         UnreadableError: the file is missing, damaged or has other columns.
     """
     try:
-        return pq.read_table(path, columns=columns).to_pandas()
+        frame: Frame = pq.read_table(path, columns=columns).to_pandas()
     except (OSError, pa.ArrowException) as error:
         raise UnreadableError(
             f"the table of positions can not be read: {str(error).splitlines()[0]}",
             hint="run the audit again",
             where=path,
         ) from error
+    return frame
 
 
 def _numbers(column: pd.Series[Any]) -> np.ndarray[Any, Any]:

@@ -20,6 +20,9 @@ HARM_THRESHOLD = 0.21
 TAX_THRESHOLD = 0.06
 """Midway between the study's dearest fidelity cut (1.9 points) and its cheapest function cut
 (10.2 points), as a fraction of one."""
+ALWAYS_RIGHT = 0.99
+"""A reference accepted this often is the verifier's own head: each disagreement costs one
+acceptance by construction, whatever the cut, so the published harm and tax say nothing of it."""
 HARMLESS_LOSS = 0.02
 """What fidelity cuts lost at most in the study: a disagreement rate that can not cost more than
 this needs no harm estimate."""
@@ -57,7 +60,7 @@ def judge(
     weights = _weights_evidence(estimates, trimmed)
     if trimmed:
         return _judge_trimmed(estimates, weights)
-    return _conclude(weights, prefix="")
+    return _conclude(estimates, weights, prefix="")
 
 
 def find(
@@ -75,13 +78,15 @@ def _weights_evidence(estimates: Estimates, trimmed: bool) -> list[Evidence]:
     suffix = "_covered" if trimmed else ""
     evidence = [_bound(estimates, f"disagreement{suffix}")]
     register = _home_register(estimates)
+    acceptance = find(estimates, "acceptance_ref", register)
+    applies = acceptance is not None and (acceptance.value or 0.0) < ALWAYS_RIGHT
     harm = find(estimates, f"harm{suffix}", register)
     if harm is not None:
-        evidence.append(_held_against("harm", harm, HARM_THRESHOLD))
+        evidence.append(_held_against("harm", harm, HARM_THRESHOLD, applies))
     # A trim's tax mixes missing rows with changed weights, so it does not speak about the weights.
     tax = None if trimmed else find(estimates, "shift_tax", "domain_shift")
     if tax is not None and tax.value is not None:
-        evidence.append(_held_against("shift tax", tax, TAX_THRESHOLD))
+        evidence.append(_held_against("shift tax", tax, TAX_THRESHOLD, applies))
     return evidence
 
 
@@ -124,9 +129,15 @@ def _bound(estimates: Estimates, measure: str) -> Evidence:
     return _evidence("disagreement bound", largest_loss, HARMLESS_LOSS, kind, sentence)
 
 
-def _held_against(name: str, estimate: Estimate, threshold: float) -> Evidence:
+def _held_against(name: str, estimate: Estimate, threshold: float, applies: bool) -> Evidence:
     """One estimate's interval against a threshold: below is fidelity, above is function."""
     shown = f"{name} {_signed(estimate, name)}"
+    if not applies:
+        sentence = (
+            f"{shown}: no evidence of its kind, since the reference is the verifier's own head "
+            "and each disagreement costs one acceptance by construction"
+        )
+        return _evidence(name, estimate, threshold, "undecided", sentence, weight=False)
     against = _points(threshold) if name == "shift tax" else f"{threshold:.2f}"
     if estimate.value is None or estimate.low is None or estimate.high is None:
         sentence = f"{name}: {estimate.reason or 'not measured'}"
@@ -155,7 +166,7 @@ def _judge_trimmed(estimates: Estimates, weights: list[Evidence]) -> Verdict:
     if bound.points_to == "fidelity":
         sentence = f"vocabulary cut: {ceiling}; within its vocabulary {bound.sentence}"
         return Verdict(kind="vocabulary", sentence=sentence, evidence=tuple(weights))
-    return _conclude(weights, prefix=f"{ceiling}; within its vocabulary: ")
+    return _conclude(estimates, weights, prefix=f"{ceiling}; within its vocabulary: ")
 
 
 def _worst_ceiling(estimates: Estimates) -> str:
@@ -168,23 +179,38 @@ def _worst_ceiling(estimates: Estimates) -> str:
     return f"acceptance ceiling from vocabulary: {_percent(worst.value)} on {worst.corpus}"
 
 
-def _conclude(evidence: list[Evidence], prefix: str) -> Verdict:
+def _conclude(estimates: Estimates, evidence: list[Evidence], prefix: str) -> Verdict:
     """All decided evidence must agree; a disagreement bound that is small settles it alone."""
     if evidence[0].points_to == "fidelity":
         return _verdict("fidelity", "fidelity cut", prefix + evidence[0].sentence, evidence)
-    decided = [piece for piece in evidence if piece.weight and piece.points_to != "undecided"]
+    weighty = [piece for piece in evidence[1:] if piece.weight]
+    if not weighty:
+        why = f"the published rule does not apply to this reference; {_measured(estimates)}"
+        return _verdict("undecided", "undecided", prefix + why, evidence)
+    decided = [piece for piece in weighty if piece.points_to != "undecided"]
     kinds = {piece.points_to for piece in decided}
-    why = "; ".join(piece.sentence for piece in (decided or evidence[1:] or evidence))
-    rule = f"{why} ({PUBLISHED})"
+    why = "; ".join(piece.sentence for piece in (decided or weighty)) + f" ({PUBLISHED})"
     if kinds == {"fidelity"}:
-        return _verdict("fidelity", "fidelity cut", prefix + rule, evidence)
+        return _verdict("fidelity", "fidelity cut", prefix + why, evidence)
     if kinds == {"function"}:
-        return _verdict("function", "function cut", prefix + rule, evidence)
-    if kinds:
-        return _verdict(
-            "undecided", "undecided", f"{prefix}the evidence conflicts: {rule}", evidence
-        )
-    return _verdict("undecided", "undecided", prefix + rule, evidence)
+        return _verdict("function", "function cut", prefix + why, evidence)
+    conflict = "the evidence conflicts: " if kinds else ""
+    return _verdict("undecided", "undecided", prefix + conflict + why, evidence)
+
+
+def _measured(estimates: Estimates) -> str:
+    """What was measured, register by register, where no rule can name the cut."""
+    words = {
+        "in_distribution": "in distribution",
+        "same_register": "on the same register",
+        "domain_shift": "under domain shift",
+    }
+    parts = []
+    for register, where in words.items():
+        retention = find(estimates, "retention", register)
+        if retention is not None and retention.value is not None:
+            parts.append(f"{_points(1 - retention.value)} {where}")
+    return f"measured: it loses {', '.join(parts)}" if parts else "nothing was measured"
 
 
 def _verdict(kind: VerdictKind, word: str, why: str, evidence: list[Evidence]) -> Verdict:
@@ -197,6 +223,7 @@ def _evidence(
     threshold: float,
     points_to: VerdictKind,
     sentence: str,
+    weight: bool = True,
 ) -> Evidence:
     return Evidence(
         name=name,
@@ -207,7 +234,7 @@ def _evidence(
         threshold=threshold,
         source=PUBLISHED,
         points_to=points_to,
-        weight=True,
+        weight=weight,
         sentence=sentence,
     )
 

@@ -66,9 +66,7 @@ def test_one_changed_weight_is_not_identical() -> None:
     changed = weight.clone()
     changed[299, 15] += 1e-3
     states = normal((5, 16), 1)
-    _, (answer,) = compare_heads(
-        head_of(weight), [head_of(changed)], states, torch.zeros(5).long()
-    )
+    _, (answer,) = compare_heads(head_of(weight), [head_of(changed)], states, torch.zeros(5).long())
     assert not answer.same_weights
 
 
@@ -87,9 +85,7 @@ def test_a_flip_between_tied_ids_is_a_tie() -> None:
     ref[1, 0], ref[200, 0], cand[200, 0] = 2.0, 2.0, 1.0
     ref[5, 1], cand[3, 1], cand[5, 1] = 1.0, 4.0, 4.0
     states = torch.eye(2)
-    own, (answer,) = compare_heads(
-        head_of(ref), [head_of(cand)], states, torch.tensor([1, 5])
-    )
+    own, (answer,) = compare_heads(head_of(ref), [head_of(cand)], states, torch.tensor([1, 5]))
     assert own.proposal.tolist() == [1, 5] and answer.proposal.tolist() == [200, 3]
     assert answer.tie_flip is not None and answer.tie_flip.tolist() == [True, True]
     assert own.tied.tolist() == [True, False] and answer.tied.tolist() == [False, True]
