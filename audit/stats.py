@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats as sps
+
+# The functions themselves: importing scipy.stats takes a second, longer than many audits.
+from scipy import special
 
 Floats = NDArray[np.float64]
 
@@ -69,8 +71,8 @@ def percentile_interval(replicates: Floats, sequences: int, level: float) -> Int
         share = 1 - len(defined) / len(replicates)
         return Interval(None, None, f"undefined in {share:.0%} of the resamples: too few events")
     tail = float(
-        sps.norm.cdf(
-            math.sqrt(sequences / (sequences - 1)) * sps.t.ppf((1 - level) / 2, sequences - 1)
+        special.ndtr(
+            math.sqrt(sequences / (sequences - 1)) * special.stdtrit(sequences - 1, (1 - level) / 2)
         )
     )
     low, high = np.quantile(defined, [tail, 1 - tail])
@@ -83,10 +85,9 @@ def binomial_interval(events: int, positions: int, level: float) -> Interval:
     With no event seen the resampled interval would be [0, 0], which no finite sample can show.
     """
     tail = (1 - level) / 2
-    low = float(sps.beta.ppf(tail, events, positions - events + 1)) if events else 0.0
-    high = (
-        float(sps.beta.ppf(1 - tail, events + 1, positions - events)) if events < positions else 1.0
-    )
+    others = positions - events
+    low = float(special.betaincinv(events, others + 1, tail)) if events else 0.0
+    high = float(special.betaincinv(events + 1, others, 1 - tail)) if others else 1.0
     reason = "no spread between sequences: exact binomial bound over positions taken as independent"
     return Interval(low, high, reason)
 

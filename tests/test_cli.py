@@ -198,9 +198,7 @@ def test_traces_that_do_not_belong(place: Path, capsys: pytest.CaptureFixture[st
     weight = head_weight()
     wrong = make_trace(place / "wrong.trace.safetensors", head_weight(9))
     wide = make_trace(place / "wide.trace.safetensors", torch.randn(V, H + 1))
-    other = make_trace(
-        place / "other.trace.safetensors", weight, corpus="x", model_sha256="o" * 64
-    )
+    other = make_trace(place / "other.trace.safetensors", weight, corpus="x", model_sha256="o" * 64)
     code = place / "traces/code.trace.safetensors"
     base = ["compare", "ref.safetensors", "cand.safetensors", "--trace"]
     refused(capsys, "STATES_NOT_FOR_THIS_HEAD", *base, str(wrong))

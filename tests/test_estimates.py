@@ -111,6 +111,7 @@ def test_a_tie_flip_is_neither_disagreement_nor_harm() -> None:
 
 def test_shift_tax_and_loss_by_hand() -> None:
     """In distribution R = 9/10, under shift 6/10: loss 0.4, tax 0.3."""
+
     def part(kept: int, corpus: str, register: str) -> Frame:
         cand = ([1] * kept + [2] * (10 - kept)) * 6
         return frame([1] * 60, cand, [1] * 60, [i // 10 for i in range(60)], corpus, register)

@@ -13,7 +13,7 @@ from torch import Tensor
 from audit.compare.plan import BLOCK
 
 _DENSE_SHARE = 4
-"""Count the oracle's betters in whole rows once more than 1/4 of the blocks hold one."""
+"""Count the oracle's betters in a whole row once more than 1/4 of its blocks hold one."""
 
 
 class Lane:
@@ -92,13 +92,15 @@ class Lane:
     def _count_above_oracle(self, at: slice, blocks: Tensor, peaks: Tensor, ids: Tensor) -> None:
         """Add the number of this tile's ids whose logit is above the oracle's."""
         bar = self.oracle_estimate[at]
+        count = torch.zeros(len(bar), dtype=torch.int64, device=bar.device)
         hot = peaks > bar[:, None]
+        everywhere = hot.sum(1) * _DENSE_SHARE > hot.shape[1]
+        rows = everywhere.nonzero().squeeze(1)
+        if len(rows):
+            count[rows] = (blocks[rows] > bar[rows, None, None]).flatten(1).sum(1)
+            hot[rows] = False
         rows, block = hot.nonzero(as_tuple=True)
-        if len(rows) * _DENSE_SHARE > hot.numel():
-            count = (blocks > bar[:, None, None]).flatten(1).sum(1)
-        else:
-            count = torch.zeros(len(bar), dtype=torch.int64, device=bar.device)
-            count.index_add_(0, rows, (blocks[rows, block] > bar[rows, None]).sum(1))
+        count.index_add_(0, rows, (blocks[rows, block] > bar[rows, None]).sum(1))
         self._take_oracle(at, blocks, ids, count)
         self.above_oracle[at] += count
 

@@ -92,9 +92,10 @@ class Pass:
                 self.same[i] = _equal_tiles(ref_tile, tile)
         for at in self.plan.chunks:
             logits = self.ref.logits(ref_tile, at, self.buffers[0])
-            self.ref.lane.update(at, logits, ref_tile.ids)
+            peak = self.ref.lane.update(at, logits, ref_tile.ids)
             if self.ref_kl:
-                self.ref_kl.update(at, self.ref.head.post(logits[:, : len(ref_tile.ids)]))
+                post = self.ref.head.post
+                self.ref_kl.update(at, post(logits[:, : len(ref_tile.ids)]), post(peak))
             for i, tile in enumerate(cand_tiles):
                 self._candidate(i, tile, at, ref_tile, logits)
 
@@ -106,10 +107,11 @@ class Pass:
             logits = cand.columns(tile, ref_tile, ref_logits, self.buffers[1])
         else:
             logits = cand.logits(tile, at, self.buffers[1])
-        cand.lane.update(at, logits, tile.ids)
+        peak = cand.lane.update(at, logits, tile.ids)
         divergence = self.divergence[i]
         if self.ref_kl and divergence:
-            divergence.update(at, cand.head.post(logits[:, : len(tile.ids)]), self.ref_kl)
+            post = cand.head.post
+            divergence.update(at, post(logits[:, : len(tile.ids)]), post(peak), self.ref_kl)
 
     def _padding(self) -> None:
         for running in (self.ref, *self.cands):
