@@ -17,7 +17,7 @@ from audit.anchor import ANCHOR_MIN, check_anchor
 from audit.catalogue import MEASURES_VERSION
 from audit.controls import run_controls
 from audit.errors import BadUsageError, MismatchError, NotFoundError
-from audit.estimates import Facts, estimate_all
+from audit.estimates import REGISTERS, Facts, estimate_all
 from audit.files import open_container
 from audit.heads import Head, HeadOptions, load_candidate, load_head, trim_reference
 from audit.heads.preflight import check_alive, check_pair, not_compressed, notes_of
@@ -76,7 +76,10 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
     report = progress or (lambda what, done, total: None)
     ref = load_head(request.ref, request.ref_options)
     cands = _load_candidates(request, ref)
-    traces = [read_trace(path) for path in _find_traces(request, report)]
+    traces = sorted(
+        (read_trace(path) for path in _find_traces(request, report)),
+        key=lambda trace: (REGISTERS.index(trace.info.register_), trace.info.corpus),
+    )
     _check_corpora(traces)
     findings = _preflight(request.ref, ref, cands, report)
     measured, controls = _measure(request, ref, cands, traces, report)

@@ -64,9 +64,12 @@ def file_kind(path: Path) -> Literal["safetensors", "gguf"]:
         )
     if start.startswith(MAGIC):
         return "gguf"
-    if start.startswith(_PICKLE_MAGIC):
+    # The length 640 of a safetensors header starts with the bytes 80 02, as a pickle does; only
+    # the former is followed by zeros and a brace.
+    brace = start[_SAFETENSORS_BRACE : _SAFETENSORS_BRACE + 1] == b"{"
+    if start.startswith(_PICKLE_MAGIC) and not (brace and not any(start[4:_SAFETENSORS_BRACE])):
         raise pickle_error(path)
-    if start[_SAFETENSORS_BRACE : _SAFETENSORS_BRACE + 1] == b"{" or path.suffix == ".safetensors":
+    if brace or path.suffix == ".safetensors":
         return "safetensors"
     if path.suffix == ".gguf":
         return "gguf"

@@ -50,7 +50,7 @@ def show_run(run: Run, console: Console, *, quiet: bool = False) -> None:
         if len(run.candidates) > 1:
             console.print(_ranking(run))
     for candidate in run.candidates:
-        console.print(_verdict(candidate))
+        console.print(_verdict(candidate), soft_wrap=True)
 
 
 def show_inspection(found: Inspection, console: Console) -> None:
@@ -117,7 +117,8 @@ def _show_findings(findings: Sequence[Finding], console: Console) -> None:
     console.print()
     loud = [finding for finding in findings if finding.severity != "note"]
     notes = len(findings) - len(loud)
-    console.print(Text(f"preflight  {len(loud)} warnings, {notes} notes"))
+    counted = f"{wording.count(len(loud), 'warning')}, {wording.count(notes, 'note')}"
+    console.print(Text(f"preflight  {counted}"))
     for finding in (*loud, *(f for f in findings if f.severity == "note")):
         style = "yellow" if finding.severity == "warning" else "dim"
         words = f"  {finding.severity:<7}  {finding.code}  {finding.subject}: {finding.sentence}"

@@ -59,6 +59,11 @@ def scope(estimate: Estimate) -> str:
     return REGISTER_WORDS[estimate.register_] if estimate.register_ else "all"
 
 
+def count(number: int, noun: str) -> str:
+    """1 warning, 2 warnings."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def size(bytes_: int | None) -> str:
     """Bytes in MiB."""
     return "–" if bytes_ is None else f"{bytes_ / 2**20:,.1f} MiB"
