@@ -1,0 +1,216 @@
+"""`load_block_head`: a file and a head's name become a head whose states its own block makes.
+
+The projection is read by `audit.heads.lm`, as for a bare head; the block by the module of its kind.
+A candidate may hold only one of the two: the other is then the reference's, and the record says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from audit.blocks.assembly import Origin
+from audit.blocks.block import Block
+from audit.blocks.eagle3 import absent_eagle3, build_eagle3
+from audit.blocks.eagle3_draft import draft_config
+from audit.blocks.exits import build_exit
+from audit.blocks.finding import holds_block, holds_layers, holds_projection
+from audit.blocks.head_names import HeadName, parse_head_name
+from audit.blocks.medusa import absent_medusa, build_medusa, find_medusa
+from audit.blocks.mtp import absent_mtp, build_mtp
+from audit.blocks.mtp_layouts import declared_mtp, find_mtp
+from audit.blocks.options import BlockOptions
+from audit.errors import MismatchError, NotFoundError
+from audit.files import Container
+from audit.heads import names
+from audit.heads.head import Head
+from audit.heads.identity import head_hash
+from audit.heads.lm import lm_head
+from audit.heads.options import HeadOptions
+from audit.records import HeadRecord
+
+_DEFAULTS = BlockOptions()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockHead(Head):
+    """A head with a draft block; `lookahead` is the block's."""
+
+    block: Block = field(kw_only=True)
+    projection: HeadRecord = field(kw_only=True)
+    """The rows alone; `record` speaks of rows and block together."""
+
+
+def load_block_head(
+    container: Container,
+    head_name: str | HeadName,
+    options: HeadOptions,
+    base: Head | None = None,
+    block_options: BlockOptions = _DEFAULTS,
+) -> Head:
+    """The head `head_name` in `container`; a plain `Head` for `lm`, else a `BlockHead`.
+
+    Args:
+        container: all shards of the file or folder.
+        options: what the user said of the projection.
+        base: the reference, when this is a candidate.
+        block_options: what the user said of the block, and the target model.
+
+    Raises:
+        AuditError: HEAD_ABSENT, MTP_DECLARED_ABSENT, DRAFT_HEAD_ABSENT, BLOCK_INCOMPLETE,
+            BLOCK_SHAPE, SCALE_UNUSED and what `lm_head` raises.
+    """
+    name = parse_head_name(head_name) if isinstance(head_name, str) else head_name
+    if name.kind == "lm":
+        return lm_head(container, options, base)
+    ours = base.block if isinstance(base, BlockHead) and base.block.name == str(name) else None
+    _check_present(container, name, ours)
+    head, notes = _projection(container, name, options, base, block_options)
+    if holds_block(container, name):
+        verifier = block_options.verifier
+        norm = head.norm or (lm_head(verifier, HeadOptions(), None).norm if verifier else None)
+        block = _build(Origin(container, block_options, ours, norm), name)
+    else:
+        assert ours is not None
+        block = ours
+        notes += ("no block in this file: the reference's block is used",)
+    return _join(container, head, block, notes)
+
+
+def _build(origin: Origin, name: HeadName) -> Block:
+    if name.kind == "mtp":
+        return build_mtp(origin)
+    if name.kind == "eagle3":
+        return build_eagle3(origin)
+    if name.kind == "medusa":
+        return build_medusa(origin, name)
+    return build_exit(origin, name)
+
+
+def _join(container: Container, head: Head, block: Block, notes: tuple[str, ...]) -> BlockHead:
+    """Projection and block as one head, if the one's width is the other's."""
+    if head.hidden_size != block.hidden_size:
+        raise MismatchError(
+            f"the block of {block.name} gives states of width {block.hidden_size}, the projection "
+            f"reads {head.hidden_size}",
+            hint="block and projection are of different models",
+            where=container.path,
+            code="BLOCK_SHAPE",
+        )
+    record = head.record.model_copy(
+        update={
+            "name": container.path.name,
+            "path": str(container.path),
+            "kind": block.name,
+            "sha256": head_hash([], {"projection": head.record.sha256, "block": block.sha256}),
+            "stored_bytes": (head.record.stored_bytes or 0) + block.stored_bytes,
+            "tensors": (*head.record.tensors, *dict.fromkeys(block.tensors.values())),
+            "notes": (*head.record.notes, *notes, *block.notes),
+        }
+    )
+    return BlockHead(
+        record=record,
+        rows=head.rows,
+        ids=head.ids,
+        hidden_size=head.hidden_size,
+        bias=head.bias,
+        adapt=head.adapt,
+        norm=head.norm,
+        post=head.post,
+        valid=head.valid,
+        lookahead=block.lookahead,
+        block=block,
+        projection=head.record,
+    )
+
+
+def _projection(
+    container: Container,
+    name: HeadName,
+    options: HeadOptions,
+    base: Head | None,
+    block_options: BlockOptions,
+) -> tuple[Head, tuple[str, ...]]:
+    """The rows that the block's states meet, and a note where they are not this file's."""
+    own = None if options.tensor or options.factors else _own_projection(container, name)
+    if own:
+        head = lm_head(container, replace(options, tensor=own), base)
+        # It was found, not named by the user.
+        others = tuple(note for note in head.record.notes if "named by the user" not in note)
+        record = head.record.model_copy(update={"notes": others})
+        return replace(head, record=record), (f"the draft's own head: {own}",)
+    if options.tensor or options.factors or holds_projection(container, name):
+        return lm_head(container, _with_vocabulary(container, options), base), ()
+    if isinstance(base, BlockHead) and base.block.name == str(name):
+        rows = replace(base, record=base.projection)
+        return rows, ("no projection in this file: the reference's is used",)
+    if name.kind == "eagle3":
+        _check_borrowing(container, block_options)
+    verifier = block_options.verifier
+    target = lm_head(verifier, HeadOptions(), None) if verifier else base
+    if target is None:
+        raise _no_head(container, "and no target model was named")
+    return target, (f"the target's head is used: {target.record.path}",)
+
+
+def _with_vocabulary(container: Container, options: HeadOptions) -> HeadOptions:
+    """speculators nests the target vocabulary's size, which a trimmed draft's map needs."""
+    nested = (container.config or {}).get("transformer_layer_config")
+    size = nested.get("vocab_size") if isinstance(nested, Mapping) else None
+    if options.vocabulary or not isinstance(size, int):
+        return options
+    return replace(options, vocabulary=size)
+
+
+def _own_projection(container: Container, name: HeadName) -> str | None:
+    """A projection that belongs to the draft alone. Published case (memra): 0 of 248 accepted
+    with the trunk's head in its place."""
+    if name.kind == "medusa":
+        return find_medusa(container)[int(name.detail)].head
+    found = find_mtp(container) if name.kind == "mtp" else None
+    return found.head if found else None
+
+
+def _check_borrowing(container: Container, block_options: BlockOptions) -> None:
+    """An EAGLE-3 draft without a head takes the target's only when told so, and untrimmed."""
+    trimmed = [name for name in names.MAPS if name in container.entries]
+    config = container.config or {}
+    vocabulary, draft = config.get("vocab_size"), config.get("draft_vocab_size")
+    if trimmed or (draft and vocabulary and draft < vocabulary):
+        what = trimmed[0] if trimmed else "draft_vocab_size"
+        raise _no_head(container, f"and its {what} shows a vocabulary of its own")
+    if not block_options.borrow_target_head:
+        raise _no_head(container, "which some engines then fill with random numbers")
+
+
+def _no_head(container: Container, why: str) -> NotFoundError:
+    return NotFoundError(
+        f"this draft holds no head of its own, {why}",
+        hint="use --borrow-target-head with --verifier MODEL where the draft was trained on the "
+        "target's head, else export the draft with its lm_head",
+        where=container.path,
+        code="DRAFT_HEAD_ABSENT",
+    )
+
+
+def _check_present(container: Container, name: HeadName, ours: Block | None) -> None:
+    """Refuse a file without this head, unless it is a bare projection for the reference's block."""
+    if holds_block(container, name):
+        if name.kind == "eagle3":
+            draft_config(container, ours)
+        return
+    declared = name.kind == "mtp" and declared_mtp(container)
+    if ours is not None and not holds_layers(container) and not declared:
+        return
+    if name.kind == "mtp":
+        raise absent_mtp(container)
+    if name.kind == "eagle3":
+        raise absent_eagle3(container)
+    if name.kind == "medusa":
+        raise absent_medusa(container, name)
+    raise NotFoundError(
+        f"no head {name} here: the file holds no layers",
+        hint="an early exit is made of the model's own layers: give the whole model",
+        where=container.path,
+        code="HEAD_ABSENT",
+    )

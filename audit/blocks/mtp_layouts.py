@@ -1,0 +1,135 @@
+"""Under which names MTP heads lie in files, and what the names imply. No tensors are read here.
+
+Sources: `formats.md` 1.3 and 1.4, transformers' conversion mapping of `MtpModel`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from audit.blocks.options import ConcatOrder
+from audit.blocks.sources import canonical
+from audit.errors import BadUsageError
+from audit.files import Container
+
+DECLARED = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_layers")
+_NEXTN = re.compile(r"blk\.(\d+)\.nextn\.eh_proj\.(?:weight|ALinear\.weight)$")
+_APPENDED = re.compile(r"layers\.(\d+)\.eh_proj\.weight$")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Hugging Face names of one family of MTP heads, and what the names imply."""
+
+    name: str
+    parts: Mapping[str, str]
+    """eh_proj, enorm, hnorm and norm -> stems."""
+    layer: str
+    """Prefix of the decoder layer's tensors."""
+    order: ConcatOrder | None
+    """None: two families share the names and differ in it."""
+    embedding: str
+    head: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMtp:
+    """An MTP head in a container."""
+
+    layout: Layout
+    head: str | None
+    """Tensor of its own projection, preferred over the trunk's."""
+    embedding: tuple[str, ...]
+
+
+def find_mtp(container: Container) -> FoundMtp | None:
+    """The MTP head that this container's tensor names show; None when there is none."""
+    if container.format == "gguf":
+        blocks = [int(m[1]) for name in container.entries if (m := _NEXTN.match(name))]
+        if not blocks:
+            return None
+        stem = f"blk.{min(blocks)}.nextn"
+        head = f"{stem}.shared_head_head.weight"
+        own = head if head in container.entries else None
+        return FoundMtp(qwen_layout(), own, (f"{stem}.embed_tokens.weight",))
+    known = {canonical(name): name for name in container.entries}
+    for layout in layouts_for(known):
+        stem = layout.parts["eh_proj"]
+        if f"{stem}.weight" in known or f"{stem}.ALinear.weight" in known:
+            own = known.get(layout.head)
+            embedding = known.get(layout.embedding)
+            return FoundMtp(layout, own, (embedding,) if embedding else ())
+    return None
+
+
+def declared_mtp(container: Container) -> int | None:
+    """Number of MTP layers the configuration declares; None when it does not speak of them."""
+    if container.format == "gguf":
+        arch = container.metadata.get("general.architecture")
+        value = container.metadata.get(f"{arch}.nextn_predict_layers")
+        return int(value) if value is not None else None
+    config = container.config or {}
+    text = config.get("text_config")
+    flat = {**config, **text} if isinstance(text, Mapping) else config
+    values = [flat[key] for key in DECLARED if isinstance(flat.get(key), int)]
+    return int(values[0]) if values else None
+
+
+def qwen_layout() -> Layout:
+    """Qwen3-Next, Qwen3.5, EXAONE and kin."""
+    parts = {
+        "eh_proj": "mtp.fc", "enorm": "mtp.pre_fc_norm_embedding",
+        "hnorm": "mtp.pre_fc_norm_hidden", "norm": "mtp.norm",
+    }  # fmt: skip
+    embedding, head = "mtp.embed_tokens.weight", "mtp.shared_head.head.weight"
+    return Layout("qwen (mtp.fc)", parts, "mtp.layers.0.", "embedding_first", embedding, head)
+
+
+def layouts_for(known: Mapping[str, str]) -> list[Layout]:
+    layouts = [qwen_layout()]
+    appended = [int(m[1]) for name in known if (m := _APPENDED.match(name))]
+    if appended:
+        # Only the first appended layer reads the verifier's state; later ones read the one before.
+        stem = f"layers.{min(appended)}"
+        # HY-V3 calls the norm final_layernorm; the others, as DeepSeek-V3, shared_head.norm.
+        other = f"{stem}.final_layernorm"
+        norm = other if f"{other}.weight" in known else f"{stem}.shared_head.norm"
+        parts = {part: f"{stem}.{part}" for part in ("eh_proj", "enorm", "hnorm")}
+        layouts.append(
+            Layout(
+                f"deepseek ({stem})",
+                parts | {"norm": norm},
+                f"{stem}.",
+                "embedding_first",
+                f"{stem}.embed_tokens.weight",
+                f"{stem}.shared_head.head.weight",
+                offset=1,
+            )
+        )
+    stem = "mtp_layers.0"
+    parts = {
+        "eh_proj": f"{stem}.input_proj", "enorm": f"{stem}.token_layernorm",
+        "hnorm": f"{stem}.hidden_layernorm", "norm": f"{stem}.final_layernorm",
+    }  # fmt: skip
+    own = f"{stem}.embed_tokens.weight", f"{stem}.lm_head.weight"
+    return [*layouts, Layout("mtp_layers", parts, f"{stem}.", None, *own)]
+
+
+def concat_order(layout: Layout, fields: Mapping[str, Any], container: Container) -> ConcatOrder:
+    """The concat order by configuration or layout, never guessed."""
+    if fields.get("mtp_hidden_states_first"):
+        return "hidden_first"
+    if layout.order:
+        return layout.order
+    if str(fields.get("model_type", "")).startswith("mimo"):
+        return "hidden_first"
+    raise BadUsageError(
+        f"two families use the names {layout.parts['eh_proj']} and differ in which half of it "
+        "reads the embedding",
+        hint="say which: --concat embedding_first (speculators) or hidden_first (MiMo)",
+        where=container.path,
+    )
