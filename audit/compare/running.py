@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -44,14 +45,9 @@ class Running:
         self.lane = Lane(oracle, self._estimate_oracle(oracle))
 
     def tile(self, lo: int, hi: int) -> Tile:
-        """Decode the rows whose target id is in lo..hi-1.
-
-        Raises:
-            UnreadableError: a weight is NaN or infinite.
-        """
+        """Decode the rows whose target id is in lo..hi-1."""
         start, stop = self._row_range(lo, hi)
         weight = self.head.rows.tile(start, stop).to(self.device)
-        _check_finite(weight, self.head, start)
         bias = None if self.head.bias is None else self.head.bias[start:stop].to(self.device)
         return Tile(weight, bias, self.ids[start:stop])
 
@@ -130,17 +126,20 @@ def buffer_for(plan: Plan, device: torch.device) -> Tensor:
     return torch.empty(plan.chunk * plan.tile, device=device)
 
 
-def _check_finite(weight: Tensor, head: Head, start: int) -> None:
-    if weight.numel() == 0:
-        return
-    lowest, highest = torch.aminmax(weight)
-    if bool(torch.isfinite(lowest) & torch.isfinite(highest)):
-        return
-    bad = (~torch.isfinite(weight).all(1)).nonzero().squeeze(1) + start
-    raise UnreadableError(
-        f"{len(bad)} rows of {head.record.name} decode to NaN or infinity, "
-        f"the first at row {int(bad[0])}, the last of this tile at row {int(bad[-1])}",
-        hint="the file or its scales are damaged: export the head again",
-        where=head.record.path,
-        code="NON_FINITE",
-    )
+def check_weights(running: Running, tiles: Sequence[tuple[int, int]]) -> None:
+    """Refuse weights that are NaN or infinite, by row.
+
+    Called once logits were found not to be finite: looking at every weight beforehand would cost
+    as much as reading all of them again, and the preflight has done it in a whole audit.
+    """
+    for lo, hi in tiles:
+        tile = running.tile(lo, hi)
+        bad = (~torch.isfinite(tile.weight).flatten(1).all(1)).nonzero().squeeze(1)
+        if len(bad):
+            raise UnreadableError(
+                f"{len(bad)} rows of {running.head.record.name} decode to NaN or infinity, "
+                f"the first for id {int(tile.ids[bad[0]])}",
+                hint="the file or its scales are damaged: export the head again",
+                where=running.head.record.path,
+                code="NON_FINITE",
+            )

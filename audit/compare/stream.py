@@ -1,7 +1,7 @@
 """The one pass over the vocabulary: reference and candidates on the same states, tile by tile.
 
 Time goes into one matrix product per head; memory is the weights as stored, at most 192 MiB of
-decoded tiles, two logit buffers of 16 MiB (four with KL), and the states as float32 (4 N d bytes
+decoded tiles, two logit buffers of 40 MiB (four with KL), and the states as float32 (4 N d bytes
 per input).
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from audit.compare.divergence import Divergence, RefProbabilities
 from audit.compare.plan import plan_pass
-from audit.compare.running import RowsOfRef, Running, Tile, buffer_for
+from audit.compare.running import RowsOfRef, Running, Tile, buffer_for, check_weights
 from audit.errors import UnreadableError
 
 Progress = Callable[[int, int], None]
@@ -80,9 +80,8 @@ class Pass:
             self._padding()
         if progress:
             progress(len(tiles), len(tiles))
-        _check_overflow(self.ref)
-        for cand in self.cands:
-            _check_overflow(cand)
+        for running in (self.ref, *self.cands):
+            _check_finite(running, tiles)
 
     def _tile(self, lo: int, hi: int) -> None:
         ref_tile = self.ref.tile(lo, hi)
@@ -206,10 +205,13 @@ def _equal_tiles(ref: Tile, cand: Tile) -> bool:
     return torch.equal(ref.weight, cand.weight)
 
 
-def _check_overflow(running: Running) -> None:
+def _check_finite(running: Running, tiles: list[tuple[int, int]]) -> None:
+    """Refuse logits that are NaN or infinite, blaming the weights where they are."""
     bad = (~running.lane.finite).nonzero().squeeze(1)
     if len(bad) == 0:
         return
+    if not isinstance(running, RowsOfRef):
+        check_weights(running, tiles)
     some = ", ".join(str(int(row)) for row in bad[:5])
     raise UnreadableError(
         f"the logits of {running.head.record.name} are NaN or infinite at {len(bad)} of "

@@ -46,15 +46,15 @@ def test_lora_adapter_on_the_head(tmp_path: Path, ref: Head, root: bool, scale: 
 
 def test_lora_without_its_base_or_its_scale(tmp_path: Path, ref: Head) -> None:
     path = adapter(tmp_path / "a", None)
-    with pytest.raises(BadUsageError, match="LoRA adapter"):
+    with pytest.raises(BadUsageError, match=r"LoRA adapter"):
         load_head(path)
-    with pytest.raises(UnreadableError, match="adapter_config.json"):
+    with pytest.raises(UnreadableError, match=r"adapter_config.json"):
         load_candidate(path, HeadOptions(), ref)
     other = adapter(tmp_path / "b", {"r": 8, "lora_alpha": 16})
-    with pytest.raises(MismatchError, match="says r = 8, the factors have rank 4"):
+    with pytest.raises(MismatchError, match=r"says r = 8, the factors have rank 4"):
         load_candidate(other, HeadOptions(), ref)
     wrong = adapter(tmp_path / "c", {"r": 4, "lora_alpha": 16}, rows=V + 1)
-    with pytest.raises(MismatchError, match="do not fit a head of 16 x 32"):
+    with pytest.raises(MismatchError, match=r"do not fit a head of 16 x 32"):
         load_candidate(wrong, HeadOptions(), ref)
 
 
@@ -64,7 +64,7 @@ def test_proposals_file(tmp_path: Path, ref: Head) -> None:
     found = load_candidate(path, HeadOptions(), ref)
     assert isinstance(found, Proposals) and found.proposal.tolist() == [1, 2, 15]
     assert found.record.rows is None and found.trace_sha256 == "ab" * 32
-    with pytest.raises(BadUsageError, match="proposals, not a head"):
+    with pytest.raises(BadUsageError, match=r"proposals, not a head"):
         load_head(path)
 
 
@@ -131,10 +131,10 @@ def test_dead_and_non_finite_heads_stop_the_audit(ref: Head) -> None:
     from tests.heads_in_memory import head_of
 
     dead = head_of(torch.zeros(V, H), "dead")
-    with pytest.raises(UnreadableError, match="DEAD_HEAD"):
+    with pytest.raises(UnreadableError, match=r"DEAD_HEAD"):
         check_alive(dead, scan_rows(dead.rows))
     broken = weights()
     broken[4, 0] = torch.nan
     sick = replace(head_of(broken, "sick"))
-    with pytest.raises(UnreadableError, match="NON_FINITE.*1 rows of sick.*ids 4 to 4"):
+    with pytest.raises(UnreadableError, match=r"NON_FINITE.*1 rows of sick.*ids 4 to 4"):
         check_alive(sick, scan_rows(sick.rows))

@@ -65,7 +65,7 @@ def test_untied_without_a_head_is_absent_not_tied(tmp_path: Path) -> None:
     folder = model_folder(
         tmp_path / "m", {"tie_word_embeddings": False}, model__embed_tokens__weight=weights()
     )
-    with pytest.raises(NotFoundError, match="HEAD_ABSENT.*says it is not tied"):
+    with pytest.raises(NotFoundError, match=r"HEAD_ABSENT.*says it is not tied"):
         load_head(folder)
 
 
@@ -96,7 +96,9 @@ def test_tied_flag_over_two_equal_tensors_is_fine(tmp_path: Path) -> None:
 
 
 def test_sharded_index_decides_after_all_shards(tmp_path: Path) -> None:
-    safetensors(tmp_path / "model-00001-of-00002.safetensors", model__embed_tokens__weight=weights())
+    safetensors(
+        tmp_path / "model-00001-of-00002.safetensors", model__embed_tokens__weight=weights()
+    )
     safetensors(tmp_path / "model-00002-of-00002.safetensors", lm_head__weight=weights(seed=1))
     index = {
         "weight_map": {
@@ -171,10 +173,10 @@ def test_low_rank_by_name_or_shape(tmp_path: Path, left: str, right: str) -> Non
 def test_low_rank_named_by_the_user(tmp_path: Path) -> None:
     tensors = {"p": weights(V, 4), "q": weights(4, H), "r": weights(3, 3)}
     path = safetensors(tmp_path / "h.safetensors", **tensors)
-    with pytest.raises(NotFoundError, match="HEAD_ABSENT"):
+    with pytest.raises(NotFoundError, match=r"HEAD_ABSENT"):
         load_head(path)
     assert load_head(path, HeadOptions(factors=("p", "q"))).hidden_size == H
-    with pytest.raises(MismatchError, match="as many columns as the second has rows"):
+    with pytest.raises(MismatchError, match=r"as many columns as the second has rows"):
         load_head(path, HeadOptions(factors=("p", "r")))
 
 
@@ -193,11 +195,9 @@ def test_unknown_tensor_name_names_near_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.uint8, torch.int8])
-def test_codes_without_scales_are_never_read_as_numbers(
-    tmp_path: Path, dtype: torch.dtype
-) -> None:
+def test_codes_without_scales_are_never_read_as_numbers(tmp_path: Path, dtype: torch.dtype) -> None:
     path = safetensors(tmp_path / "h.safetensors", lm_head__weight=torch.ones(V, H).to(dtype))
-    with pytest.raises(UnsupportedFormatError, match="SCALE_MISSING"):
+    with pytest.raises(UnsupportedFormatError, match=r"SCALE_MISSING"):
         load_head(path)
 
 

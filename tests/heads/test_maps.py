@@ -37,7 +37,7 @@ def offsets(ids: list[int]) -> torch.Tensor:
 
 
 def test_a_missing_map_is_never_identity(tmp_path: Path, ref: Head) -> None:
-    with pytest.raises(MismatchError, match="MAP_MISSING: 4 rows < 16 ids and no d2t") as caught:
+    with pytest.raises(MismatchError, match=r"MAP_MISSING: 4 rows < 16 ids and no d2t") as caught:
         candidate(tmp_path, ref)
     assert all(way in caught.value.hint for way in ("--map", "d2t", "--trim"))
 
@@ -72,7 +72,7 @@ def test_frequency_ordered_offsets_may_be_negative() -> None:
 
 def test_both_readings_fit_so_the_user_must_say() -> None:
     d2t = torch.tensor([1, 3, 4])
-    with pytest.raises(MismatchError, match="MAP_AMBIGUOUS") as caught:
+    with pytest.raises(MismatchError, match=r"MAP_AMBIGUOUS") as caught:
         resolve_d2t(d2t, 16, None, "auto", Path("x"))
     assert "--d2t-convention" in caught.value.hint
     assert resolve_d2t(d2t, 16, None, "offset", Path("x")).ids.tolist() == [1, 4, 6]
@@ -80,20 +80,20 @@ def test_both_readings_fit_so_the_user_must_say() -> None:
 
 
 def test_neither_reading_fits() -> None:
-    with pytest.raises(MismatchError, match="MAP_RANGE.*outside 0..15, the first at row 1: 40"):
+    with pytest.raises(MismatchError, match=r"MAP_RANGE.*outside 0..15, the first at row 1: 40"):
         resolve_d2t(torch.tensor([0, 40, 3]), 16, None, "auto", Path("x"))
 
 
 def test_map_that_contradicts_t2d() -> None:
     t2d = torch.zeros(16, dtype=torch.bool)
     t2d[:4] = True
-    with pytest.raises(MismatchError, match="agrees with t2d neither"):
+    with pytest.raises(MismatchError, match=r"agrees with t2d neither"):
         resolve_d2t(torch.tensor([7, 8, 9, 10]), 16, t2d, "auto", Path("x"))
 
 
 def test_all_zero_map_of_a_smaller_head() -> None:
     zeros = torch.zeros(4, dtype=torch.int64)
-    with pytest.raises(MismatchError, match="MAP_ZERO"):
+    with pytest.raises(MismatchError, match=r"MAP_ZERO"):
         resolve_d2t(zeros, 16, None, "auto", Path("x"))
     assert resolve_d2t(zeros, 16, None, "offset", Path("x")).ids.tolist() == [0, 1, 2, 3]
     assert resolve_d2t(zeros, 4, None, "auto", Path("x")).ids.tolist() == [0, 1, 2, 3]
@@ -137,7 +137,7 @@ class _Runs:
 
 def test_pickled_code_is_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch.save(_Runs(), tmp_path / "map.pt")
-    with pytest.raises(UnreadableError, match="not a list of ids"):
+    with pytest.raises(UnreadableError, match=r"not a list of ids"):
         read_id_list(tmp_path / "map.pt")
     assert capsys.readouterr().out == ""
 
@@ -198,7 +198,7 @@ def test_trim_cuts_the_references_own_rows(tmp_path: Path, ref: Head) -> None:
     assert "1 repeated entries" in " ".join(head.record.notes)
     assert head.record.sha256 != ref.record.sha256
     card.write_text("99\n")
-    with pytest.raises(MismatchError, match="MAP_RANGE"):
+    with pytest.raises(MismatchError, match=r"MAP_RANGE"):
         trim_reference(ref, card)
 
 
@@ -222,7 +222,7 @@ def test_any_map_is_found_again_when_t2d_is_there(kept: set[int], random) -> Non
 
 def test_vocabularies_that_cannot_be_aligned(tmp_path: Path, ref: Head) -> None:
     path = safetensors(tmp_path / "c.safetensors", lm_head__weight=weights(18))
-    with pytest.raises(AuditError, match="VOCABULARY: c.safetensors has 18 rows, .* has 16"):
+    with pytest.raises(AuditError, match=r"VOCABULARY: c.safetensors has 18 rows, .* has 16"):
         load_candidate(path, HeadOptions(), ref)
 
 
@@ -244,5 +244,5 @@ def test_a_narrower_head_with_its_kept_channels(tmp_path: Path, ref: Head) -> No
     logits = head.project_in(states) @ head.rows.tile(0, V).T
     torch.testing.assert_close(logits, states[:, kept] @ weights()[:, kept].T)
     index.write_text(json.dumps(kept[:-1]))
-    with pytest.raises(MismatchError, match="names 27 channels, the head has 28"):
+    with pytest.raises(MismatchError, match=r"names 27 channels, the head has 28"):
         load_candidate(path, HeadOptions(keep_index=index), ref)

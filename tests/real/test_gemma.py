@@ -53,9 +53,7 @@ def candidates(gemma_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> di
     q4 = folder / "head-q4_0.gguf"
     writer = gguf.GGUFWriter(q4, "gemma3")
     kind = gguf.GGMLQuantizationType.Q4_0
-    writer.add_tensor(
-        "output.weight", gguf.quants.quantize(weight.numpy(), kind), raw_dtype=kind
-    )
+    writer.add_tensor("output.weight", gguf.quants.quantize(weight.numpy(), kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -3,6 +3,7 @@
 Rows with a missing or non-numeric value are counted but left out of the
 averages.
 """
+
 import argparse
 import csv
 import statistics

@@ -1,4 +1,5 @@
 """Find files with equal contents below a set of folders."""
+
 import hashlib
 import os
 import sys

@@ -1,0 +1,1 @@
+"""How the bundled sample model was made: data, model, training, measurement, golden check."""
