@@ -7,26 +7,24 @@ itself, must not be believed about anything else.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from audit.anchor import near_chance, sample_rows
+from audit.anchor import sample_rows
+from audit.chance import independent_share, upper
 from audit.compare import Answers, compare_heads
 from audit.heads import Head
 from audit.heads.head import trim_rows
 from audit.heads.rows import SelectedRows
-from audit.measure import Measured, states_for
+from audit.measure import Measured
 from audit.records import Control
 from audit.traces import Trace
 
 _SAMPLE = 128
 _ALL = "all traces"
-_SLACK = 0.05
-"""Text repeats itself, so unrelated positions agree a little more often than independent draws."""
 
 
 def run_controls(
@@ -46,7 +44,7 @@ def run_controls(
         valid: number of ids that count.
         device, seed: where to run, and which rows to shuffle.
     """
-    states, oracle = _sample(ref, traces, measured)
+    states, oracle = _sample(measured)
     rng = torch.Generator().manual_seed(seed)
     again = replace(ref)
     half = torch.randperm(len(ref.ids), generator=rng)[: max(1, len(ref.ids) // 2)]
@@ -62,7 +60,7 @@ def run_controls(
     return [
         _self_control(own, answers[0]),
         _subset_control(own, answers[1], kept),
-        _shuffled_control(answers[2], oracle, measured),
+        _shuffled_control(answers[2], oracle),
         *[
             _shifted_control(trace, m)
             for trace, m in zip(traces, measured, strict=True)
@@ -71,18 +69,14 @@ def run_controls(
     ]
 
 
-def _sample(
-    ref: Head, traces: Sequence[Trace], measured: Sequence[Measured]
-) -> tuple[Tensor, Tensor]:
+def _sample(measured: Sequence[Measured]) -> tuple[Tensor, Tensor]:
     """States and oracle of at most _SAMPLE positions, evenly over the traces; row 0 is the first
     trace's first position."""
-    each = max(1, _SAMPLE // len(traces))
-    states, oracle = [], []
-    for trace, m in zip(traces, measured, strict=True):
-        pick = sample_rows(len(m.rows), each)
-        states.append(states_for(ref, trace, m.rows[pick]))
-        oracle.append(m.oracle[pick])
-    return torch.cat(states), torch.cat(oracle)
+    each = max(1, _SAMPLE // len(measured))
+    picks = [sample_rows(len(m.rows), each) for m in measured]
+    pairs = list(zip(measured, picks, strict=True))
+    states = torch.cat([m.ref_states[pick] for m, pick in pairs])
+    return states, torch.cat([m.oracle[pick] for m, pick in pairs])
 
 
 def _self_control(own: Answers, again: Answers) -> Control:
@@ -113,9 +107,9 @@ def _subset_control(own: Answers, subset: Answers, kept: Tensor) -> Control:
     )
 
 
-def _shuffled_control(shuffled: Answers, oracle: Tensor, measured: Sequence[Measured]) -> Control:
+def _shuffled_control(shuffled: Answers, oracle: Tensor) -> Control:
     share = float((shuffled.proposal == oracle).float().mean())
-    bound = _upper(max(near_chance(m) for m in measured), len(oracle))
+    bound = upper(independent_share(shuffled.proposal, oracle), len(oracle))
     return Control(
         name="shuffled rows",
         corpus=_ALL,
@@ -131,7 +125,7 @@ def _shifted_control(trace: Trace, measured: Measured) -> Control:
     n = len(measured.oracle)
     moved = measured.oracle.roll(n // 2)
     share = float((measured.ref.proposal == moved).float().mean())
-    bound = _upper(_independent(measured), n)
+    bound = upper(independent_share(measured.ref.proposal, measured.oracle), n)
     return Control(
         name="shifted oracle",
         corpus=trace.info.corpus,
@@ -141,18 +135,3 @@ def _shifted_control(trace: Trace, measured: Measured) -> Control:
         sentence=f"against the oracle of other positions the reference is accepted at "
         f"{100 * share:.2f} %",
     )
-
-
-def _upper(chance: float, n: int) -> float:
-    """Largest share of n positions that is still chance: 5 points more, or 4 standard errors."""
-    return min(1.0, chance + max(_SLACK, 4 * math.sqrt(max(chance, 1 / n) / n)))
-
-
-def _independent(measured: Measured) -> float:
-    """Acceptance if proposals and oracle were independent: sum over ids of the two shares."""
-    ids, inverse = torch.cat([measured.ref.proposal, measured.oracle]).unique(return_inverse=True)
-    n = len(measured.oracle)
-    shares = [
-        torch.bincount(part, minlength=len(ids)).double() / n for part in (inverse[:n], inverse[n:])
-    ]
-    return float((shares[0] * shares[1]).sum())

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from audit.blocks import BlockHead
 from audit.compare import Answers, compare_heads
 from audit.compare.heads import common_valid
 from audit.compare.stream import Progress
 from audit.errors import MismatchError
 from audit.heads import Head, Proposals
 from audit.heads.proposals import check_trace
+from audit.pair import same_block
 from audit.table import Frame, position_frame
 from audit.traces import Trace, lookahead_rows
 
@@ -28,6 +30,8 @@ class Measured:
     """One trace's results."""
 
     ref: Answers
+    ref_states: Tensor
+    """float32 [n, hidden], what entered the reference's projection."""
     rows: Tensor
     """int64 [n], the trace rows that were compared."""
     oracle: Tensor
@@ -37,12 +41,18 @@ class Measured:
     same_weights: list[bool]
 
 
-def states_for(head: Head, trace: Trace, rows: Tensor) -> Tensor:
-    """The states that enter the projection, float32 [n, hidden]; the final norm where it is due.
+def states_for(head: Head, trace: Trace, rows: Tensor, device: str = "cpu") -> Tensor:
+    """The states that enter the projection, float32 [n, hidden].
+
+    A draft block makes them from the trace; else they are the trace's own, through the final norm
+    where it is due.
 
     Raises:
-        MismatchError: widths differ, or the states need a norm that the head's file does not hold.
+        MismatchError: widths differ, or the states need a norm that the head's file does not hold,
+            or the block needs what the trace does not hold.
     """
+    if isinstance(head, BlockHead):
+        return head.block.run(trace, device=device)[rows]
     if trace.hidden_size != head.hidden_size:
         raise MismatchError(
             f"the trace of {trace.info.corpus} has states of width {trace.hidden_size}, "
@@ -90,9 +100,20 @@ def measure_trace(
     _check_tokens(trace, ref)
     valid = valid_ids(ref, cands, trace)
     heads = [cand for cand in cands if isinstance(cand, Head)]
-    states = states_for(ref, trace, rows)
+    states = states_for(ref, trace, rows, device)
+    cand_states = [
+        states if same_block(cand, ref) else states_for(cand, trace, rows, device) for cand in heads
+    ]
     ref_answers, answers = compare_heads(
-        ref, heads, states, oracle, valid=valid, kl=kl, device=device, progress=progress
+        ref,
+        heads,
+        states,
+        oracle,
+        cand_states=cand_states,
+        valid=valid,
+        kl=kl,
+        device=device,
+        progress=progress,
     )
     pending = iter(answers)
     frames, same = [], []
@@ -107,7 +128,7 @@ def measure_trace(
             own = _proposal_columns(cand.proposal[rows], ref_answers.proposal)
             same.append(False)
         frames.append(position_frame(common | own))
-    return Measured(ref_answers, rows, oracle, frames, same)
+    return Measured(ref_answers, states, rows, oracle, frames, same)
 
 
 def _check_tokens(trace: Trace, ref: Head) -> None:

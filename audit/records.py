@@ -78,7 +78,7 @@ class HeadRecord(Record):
     name: str
     path: str
     kind: str
-    """`lm`, or `proposals` when only proposals were given."""
+    """`lm`, a draft head such as `mtp` or `exit:16`, or `proposals`."""
     container: str
     """`safetensors`, `gguf`, `proposals` or `trim`."""
     encoding: str
@@ -186,6 +186,8 @@ class Inspection(Record):
     head: HeadRecord
     files: tuple[str, ...]
     tensors_in_file: int
+    heads: tuple[str, ...]
+    """What `--head` can name in this file; of the early exits only the usual one."""
     norm_found: bool
     """The file holds the final norm and its configuration tells the norm's convention."""
     valid_ids: int | None

@@ -13,17 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from audit.anchor import ANCHOR_MIN, check_anchor
+from audit.anchor import ANCHOR_MIN, check_anchor, settle_anchors
 from audit.catalogue import MEASURES_VERSION
 from audit.controls import run_controls
 from audit.errors import BadUsageError, MismatchError, NotFoundError
 from audit.estimates import REGISTERS, Facts, estimate_all
 from audit.files import open_container
-from audit.heads import Head, HeadOptions, load_candidate, load_head, trim_reference
+from audit.heads import Head, HeadOptions, trim_reference
 from audit.heads.preflight import check_alive, check_pair, not_compressed, notes_of
 from audit.heads.scan import scan_rows
 from audit.heads.tokens import token_kinds
 from audit.measure import AnyHead, Measured, measure_trace, valid_ids
+from audit.pair import HeadChoice, PairOptions, choose_head, load_cand, load_ref
 from audit.provenance import now_utc, versions
 from audit.records import Candidate, Control, Finding, Provenance, Run
 from audit.stats import Resampling
@@ -57,6 +58,7 @@ class AuditRequest:
     device: str = "cpu"
     anchor_min: float = ANCHOR_MIN
     resampling: Resampling = field(default_factory=Resampling)
+    pair: PairOptions = field(default_factory=PairOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +76,16 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         AuditError: bad input of any kind, before anything is written.
     """
     report = progress or (lambda what, done, total: None)
-    ref = load_head(request.ref, request.ref_options)
-    cands = _load_candidates(request, ref)
+    files = [wanted.path for wanted in request.candidates if not wanted.is_trim]
+    choice = choose_head(request.ref, files, request.pair.head)
+    ref = load_ref(request.ref, choice, request.ref_options, request.pair.block)
+    cands = _load_candidates(request, choice, ref)
     traces = sorted(
-        (read_trace(path) for path in _find_traces(request, report)),
+        (read_trace(path) for path in _find_traces(request, choice, report)),
         key=lambda trace: (REGISTERS.index(trace.info.register_), trace.info.corpus),
     )
     _check_corpora(traces)
-    findings = _preflight(request.ref, ref, cands, report)
+    findings = _other_heads(choice) + _preflight(request.ref, ref, cands, report)
     measured, controls = _measure(request, ref, cands, traces, report)
     candidates = []
     for i, cand in enumerate(cands):
@@ -102,14 +106,15 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
     return Finished(run, [frame for m in measured for frame in m.frames])
 
 
-def _load_candidates(request: AuditRequest, ref: Head) -> list[AnyHead]:
+def _load_candidates(request: AuditRequest, choice: HeadChoice, ref: Head) -> list[AnyHead]:
     """Load every candidate under a name of its own."""
     cands: list[AnyHead] = []
     for wanted in request.candidates:
         if wanted.is_trim:
             cands.append(trim_reference(ref, wanted.path))
         else:
-            cands.append(load_candidate(wanted.path, wanted.options, ref))
+            block = request.pair.block
+            cands.append(load_cand(wanted.path, choice, wanted.options, block, ref))
     if not cands:
         raise BadUsageError("no candidate was given", hint="audit compare REF CAND, or --trim FILE")
     names = [cand.record.name for cand in cands]
@@ -123,7 +128,18 @@ def _renamed(cand: AnyHead, name: str) -> AnyHead:
     return replace(cand, record=cand.record.model_copy(update={"name": name}))
 
 
-def _find_traces(request: AuditRequest, report: Progress) -> list[Path]:
+def _other_heads(choice: HeadChoice) -> list[Finding]:
+    """A note on the heads that were not audited, so that nobody takes one for another."""
+    if not choice.others:
+        return []
+    sentence = (
+        f"the files also hold {', '.join(choice.others)}; the LM head is audited, "
+        f"another with --head {choice.others[0]}"
+    )
+    return [Finding(code="OTHER_HEADS", severity="note", subject="reference", sentence=sentence)]
+
+
+def _find_traces(request: AuditRequest, choice: HeadChoice, report: Progress) -> list[Path]:
     """Named or found traces; for a whole model without any, those of the bundled corpora."""
     try:
         return find_traces(request.traces, request.ref)
@@ -131,7 +147,7 @@ def _find_traces(request: AuditRequest, report: Progress) -> list[Path]:
         model = None if request.traces else whole_model(request.ref)
         if model is None:
             raise
-        return bundled_traces(model, report)
+        return bundled_traces(model, report, layers=choice.name.states)
 
 
 def _check_corpora(traces: Sequence[Trace]) -> None:
@@ -177,7 +193,8 @@ def _measure(
     traces: Sequence[Trace],
     report: Progress,
 ) -> tuple[list[Measured], list[Control]]:
-    measured, anchors = [], []
+    measured: list[Measured] = []
+    anchors: list[Control] = []
     for trace in traces:
         corpus = trace.info.corpus
 
@@ -191,6 +208,7 @@ def _measure(
         anchors.append(check_anchor(ref, trace, result, valid, request.anchor_min))
         measured.append(result)
     valid = min(valid_ids(ref, cands, trace) for trace in traces)
+    anchors = settle_anchors(ref, anchors, measured, valid)
     report("controls", 0, 1)
     controls = run_controls(
         ref, traces, measured, valid, device=request.device, seed=request.resampling.seed

@@ -26,6 +26,11 @@ class HeadName:
     def __str__(self) -> str:
         return f"{self.kind}:{self.detail}" if self.detail else self.kind
 
+    @property
+    def states(self) -> tuple[int, ...]:
+        """Layers whose entering states the name itself asks of a trace: 16 for exit:16."""
+        return (int(self.detail.split(":")[0]),) if self.kind == "exit" else ()
+
 
 @dataclass(frozen=True, slots=True)
 class ExitPoint:

@@ -17,6 +17,7 @@ Examples:
   audit compare ref.safetensors cand.gguf --trace code.trace.safetensors
   audit compare model/ q8.gguf q4.gguf --trace traces/ --kl
   audit compare model.gguf --trim ranks.txt --json
+  audit compare model/ mtp-q4_0.gguf --head mtp --trace traces/
 """
 
 
@@ -31,6 +32,25 @@ Examples:
     "--trim", "trims", type=_FILE, multiple=True,
     help="Ranks card: REF's own rows for these ids are a candidate.",
 )  # fmt: skip
+@click.option(
+    "--head",
+    metavar="NAME",
+    help="lm, mtp, eagle3, medusa:0, exit:16 or exit:16:15-17; else the one that all files hold.",
+)
+@click.option("--verifier", type=_FILE, help="Target model of a draft that holds no embedding.")
+@click.option("--borrow-target-head", is_flag=True, help="An EAGLE-3 draft uses the target's head.")
+@click.option(
+    "--concat",
+    type=click.Choice(["embedding_first", "hidden_first"]),
+    help="Order of an MTP head's two inputs, where the layout does not tell.",
+)
+@click.option(
+    "--stage",
+    type=click.Choice(["post_norm", "pre_norm"]),
+    help="Norm stage of the state that an MTP head reads.",
+)
+@click.option("--position-offset", type=int, help="Position id of a sequence's first row.")
+@click.option("--aux-layers", help="Layers that an EAGLE-3 head reads, such as 2,12,21.")
 @click.option("--map", "map_file", type=_FILE, help="Target ids of a trimmed candidate's rows.")
 @click.option(
     "--d2t-convention", type=click.Choice(["auto", "offset", "absolute"]), default="auto",
@@ -117,8 +137,32 @@ def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any]) -> Any:
         kl=options["kl"],
         device=options["device"],
         anchor_min=options["anchor_min"],
+        pair=_pair_options(options),
         resampling=Resampling(resamples=options["resamples"], seed=options["seed"]),
     )
+
+
+def _pair_options(options: dict[str, Any]) -> Any:
+    """What was said about the head's kind and its draft block."""
+    from audit.blocks import BlockOptions
+    from audit.files import open_container
+    from audit.pair import PairOptions
+
+    layers = options["aux_layers"]
+    if layers is not None and not all(part.strip().isdigit() for part in layers.split(",")):
+        raise BadUsageError(
+            f"--aux-layers needs layer numbers, not {layers!r}", hint="--aux-layers 2,12,21"
+        )
+    verifier = options["verifier"]
+    block = BlockOptions(
+        verifier=open_container(verifier) if verifier else None,
+        borrow_target_head=options["borrow_target_head"],
+        concat=options["concat"],
+        stage=options["stage"],
+        position_offset=options["position_offset"],
+        aux_layers=tuple(int(part) for part in layers.split(",")) if layers else None,
+    )
+    return PairOptions(head=options["head"], block=block)
 
 
 def _tensor(given: tuple[str, ...], side: str) -> str | None:

@@ -17,6 +17,7 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option("--head", metavar="NAME", help="lm, mtp, eagle3, medusa:0 or exit:16.")
 @click.option("--head-tensor", metavar="NAME", help="The head's tensor, if its name does not tell.")
 @click.option("--map", "map_file", type=click.Path(path_type=Path), help="Ids of a trimmed head.")
 @click.option("--vocabulary", type=click.IntRange(min=1), help="Ids of a trimmed head's target.")
@@ -24,17 +25,18 @@ Examples:
 def inspect(
     shared: Shared,
     file: Path,
+    head: str | None,
     head_tensor: str | None,
     map_file: Path | None,
     vocabulary: int | None,
 ) -> None:
     """Say what head is in FILE, where it was looked for, and what the preflight finds."""
     from audit.heads import HeadOptions
-    from audit.heads.inspection import inspect_head
+    from audit.inspection import inspect_head
     from audit.report.terminal import show_inspection
 
     options = HeadOptions(tensor=head_tensor, map=map_file, vocabulary=vocabulary)
-    found = inspect_head(file, options)
+    found = inspect_head(file, options, head)
     if shared.as_json:
         shared.print_json(found.model_dump(mode="json"))
     else:

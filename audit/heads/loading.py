@@ -60,7 +60,7 @@ def load_candidate(path: Path, options: HeadOptions, ref: Head) -> Head | Propos
             hint="a pruned head needs the list of channels it kept: --keep-index FILE",
             where=path,
         )
-    return _check_vocabulary(head, ref)
+    return check_vocabulary(head, ref)
 
 
 def trim_reference(ref: Head, card: Path) -> Head:
@@ -104,7 +104,7 @@ def _head_in(container: Container, options: HeadOptions, base: Head | None) -> H
     return lora_head(container, pair, base, container.files[0].parent / "adapter_config.json")
 
 
-def _check_vocabulary(head: Head, ref: Head) -> Head:
+def check_vocabulary(head: Head, ref: Head) -> Head:
     """Refuse a candidate with more ids than the reference, unless the rest is padding."""
     if head.vocabulary <= ref.vocabulary:
         return head

@@ -21,7 +21,8 @@ class Rows(ABC):
 
     @abstractmethod
     def tile(self, start: int, stop: int) -> Tensor:
-        """Rows start..stop-1 as float32 [stop - start, columns] on the CPU."""
+        """Rows start..stop-1 as float32 [stop - start, columns] on the CPU; never write to them,
+        they may be the file's own map."""
 
     @abstractmethod
     def gather(self, index: Tensor) -> Tensor:

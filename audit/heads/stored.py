@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from audit.errors import MismatchError, UnreadableError, UnsupportedFormatError
-from audit.files import Container, TensorEntry, decode_rows, is_float_encoding
+from audit.files import Container, TensorEntry, aligned_view, decode_rows, is_float_encoding
 from audit.heads.rows import StoredRows
 
 _SCALE_SUFFIXES = ("_scale", "_scale_inv", "_scale_2", ".absmax", ".scale")
@@ -31,7 +31,11 @@ def stored_rows(container: Container, name: str) -> StoredRows:
         )
     _check_encoding(container, entry)
     columns = entry.shape[1]
-    decode = partial(decode_rows, encoding=entry.encoding, columns=columns)
+    if entry.encoding == "F32":
+        # The map itself: a copy of every tile would cost a tenth of the product it is made for.
+        decode = partial(aligned_view, dtype=torch.float32)
+    else:
+        decode = partial(decode_rows, encoding=entry.encoding, columns=columns)
     scale = gguf_scale(container, name) if container.format == "gguf" else 1.0
     return StoredRows(container.rows_of(name), columns, decode, scale)
 

@@ -62,6 +62,7 @@ def show_inspection(found: Inspection, console: Console) -> None:
     tokenizer = "unknown" if found.valid_ids is None else f"{found.valid_ids:,} ids"
     for line in (
         f"files      {len(found.files)} with {found.tensors_in_file} tensors",
+        f"heads      {', '.join(found.heads)}",
         f"norm       {norm}",
         f"tokenizer  {tokenizer}",
         f"rows       median norm {found.row_norm_median:.4g}, {found.dead_rows} of them zero; "

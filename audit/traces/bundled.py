@@ -38,7 +38,9 @@ def whole_model(path: Path) -> Path | None:
     return folder if all((folder / name).is_file() for name in needed) else None
 
 
-def bundled_traces(model: Path, progress: Progress | None = None) -> list[Path]:
+def bundled_traces(
+    model: Path, progress: Progress | None = None, *, layers: tuple[int, ...] = ()
+) -> list[Path]:
     """One trace per bundled corpus, captured where the cache does not hold it yet.
 
     The cache is keyed by the model's weights, the corpus and the settings, so nothing stale is
@@ -50,20 +52,30 @@ def bundled_traces(model: Path, progress: Progress | None = None) -> list[Path]:
     corpora = load_corpora()
     weights = [model] if model.is_file() else sorted(model.glob("*.safetensors"))
     folder = cache_folder() / "traces" / sha256_files(weights)[:16]
-    paths = [folder / f"{_key(corpus)}.trace.safetensors" for corpus in corpora]
+    paths = [folder / f"{_key(corpus, layers)}.trace.safetensors" for corpus in corpora]
     missing = [(c, p) for c, p in zip(corpora, paths, strict=True) if not p.exists()]
     if missing:
-        _capture(model, missing, progress)
+        _capture(model, missing, progress, layers)
     return paths
 
 
-def _key(corpus: Corpus) -> str:
-    settings = {"sha256": corpus.manifest.sha256, "positions": POSITIONS, "context": CONTEXT}
+def _key(corpus: Corpus, layers: tuple[int, ...]) -> str:
+    settings = {
+        "sha256": corpus.manifest.sha256,
+        "positions": POSITIONS,
+        "context": CONTEXT,
+        "layers": list(layers),
+    }
     digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:8]
     return f"{corpus.manifest.name}-{digest}"
 
 
-def _capture(model: Path, missing: list[tuple[Corpus, Path]], progress: Progress | None) -> None:
+def _capture(
+    model: Path,
+    missing: list[tuple[Corpus, Path]],
+    progress: Progress | None,
+    layers: tuple[int, ...],
+) -> None:
     from audit.traces.capture import capture
     from audit.traces.trace import write_trace
     from audit.traces.verifier import load_verifier
@@ -85,6 +97,7 @@ def _capture(model: Path, missing: list[tuple[Corpus, Path]], progress: Progress
             language=manifest.language,
             context=CONTEXT,
             max_positions=POSITIONS,
+            layers=layers,
             progress=report,
         )
         write_trace(trace, path)

@@ -3,7 +3,6 @@
 Rows with a missing or non-numeric value are counted but left out of the
 averages.
 """
-
 import argparse
 import csv
 import statistics

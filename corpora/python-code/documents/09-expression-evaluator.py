@@ -51,9 +51,7 @@ def evaluate(source):
         if kind is Kind.NUMBER:
             operands.append(value)
         elif kind is Kind.OPERATOR:
-            while (
-                pending and pending[-1] != "(" and OPERATORS[pending[-1]][0] >= OPERATORS[value][0]
-            ):
+            while pending and pending[-1] != "(" and OPERATORS[pending[-1]][0] >= OPERATORS[value][0]:
                 reduce_top()
             pending.append(value)
         elif kind is Kind.OPEN:

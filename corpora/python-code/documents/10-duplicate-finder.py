@@ -1,5 +1,4 @@
 """Find files with equal contents below a set of folders."""
-
 import hashlib
 import os
 import sys

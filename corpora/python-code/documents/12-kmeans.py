@@ -26,9 +26,7 @@ def kmeans(points, k, *, rounds=50, seed=None):
             break
         previous = inertia
         centres = [
-            tuple(sum(axis) / len(cluster) for axis in zip(*cluster))
-            if cluster
-            else rng.choice(points)
+            tuple(sum(axis) / len(cluster) for axis in zip(*cluster)) if cluster else rng.choice(points)
             for cluster in clusters
         ]
     return centres, clusters, inertia

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from audit.blocks import BlockOptions, heads_in
 from audit.files import open_container
-from audit.heads.loading import load_head
-from audit.heads.options import HeadOptions
+from audit.heads import HeadOptions
 from audit.heads.preflight import check_alone
 from audit.heads.scan import scan_rows
 from audit.heads.tokens import token_kinds
+from audit.pair import choose_head, load_ref
 from audit.records import Inspection
 
 
-def inspect_head(path: Path, options: HeadOptions) -> Inspection:
+def inspect_head(path: Path, options: HeadOptions, asked: str | None = None) -> Inspection:
     """Read a head, look at every weight once, and report.
 
+    Args:
+        path, options: the file, and what the user said of it.
+        asked: a head's name; by default the LM head, or the only one there is.
+
     Raises:
-        AuditError: what `load_head` raises; the message names where the head was looked for.
+        AuditError: what loading raises; the message names where the head was looked for.
     """
     container = open_container(path)
-    head = load_head(path, options)
+    head = load_ref(path, choose_head(path, [], asked), options, BlockOptions())
     scan = scan_rows(head.rows)
     return Inspection(
         head=head.record,
         files=tuple(str(file) for file in container.files),
         tensors_in_file=len(container.entries),
+        heads=tuple(heads_in(container)) or ("lm",),
         norm_found=head.norm is not None,
         valid_ids=head.valid,
         row_norm_median=float(scan.norms.median()),

@@ -1,0 +1,99 @@
+"""REF and CAND from files: which head is meant, and both loaded so that they can be compared.
+
+Without `--head` it is the only head that all files hold; where they hold several, the LM head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from audit.blocks import BlockHead, BlockOptions, HeadName, heads_in, load_block_head
+from audit.blocks import parse_head_name as parse_head_name
+from audit.errors import MismatchError
+from audit.files import Container, open_container
+from audit.heads import Head, HeadOptions, Proposals, load_candidate, load_head
+from audit.heads.finding import find_lora
+from audit.heads.loading import check_vocabulary
+from audit.heads.proposals import is_proposals
+
+
+@dataclass(frozen=True, slots=True)
+class HeadChoice:
+    """Which head is audited, and which others all the files hold too."""
+
+    name: HeadName
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PairOptions:
+    """What a user may say about the pair as a whole."""
+
+    head: str | None = None
+    """`--head`; None to choose from what the files hold."""
+    block: BlockOptions = field(default_factory=BlockOptions)
+
+
+def choose_head(ref: Path, cands: Sequence[Path], asked: str | None) -> HeadChoice:
+    """The head to audit.
+
+    Early exits are never chosen unasked: every file with layers holds them.
+
+    Raises:
+        BadUsageError: `asked` names no kind of head.
+    """
+    if asked:
+        return HeadChoice(parse_head_name(asked))
+    common = _held(open_container(ref))
+    for path in cands:
+        found = _held(open_container(path))
+        common = [name for name in common if name in found]
+    if len(common) == 1:
+        return HeadChoice(parse_head_name(common[0]))
+    return HeadChoice(parse_head_name("lm"), tuple(name for name in common if name != "lm"))
+
+
+def load_ref(path: Path, choice: HeadChoice, options: HeadOptions, block: BlockOptions) -> Head:
+    """The reference. Raises AuditError as `load_head` and `load_block_head` do."""
+    if choice.name.kind == "lm":
+        return load_head(path, options)
+    return load_block_head(open_container(path), choice.name, options, None, block)
+
+
+def load_cand(
+    path: Path, choice: HeadChoice, options: HeadOptions, block: BlockOptions, ref: Head
+) -> Head | Proposals:
+    """One candidate for `ref`.
+
+    Raises:
+        AuditError: as `load_candidate` and `load_block_head` do; MismatchError when it drafts
+            another number of tokens ahead.
+    """
+    container = open_container(path)
+    bare = choice.name.kind == "lm" or is_proposals(container) or find_lora(container.entries)
+    if bare:
+        return load_candidate(path, options, ref)
+    head = load_block_head(container, choice.name, options, ref, block)
+    if head.lookahead != ref.lookahead:
+        raise MismatchError(
+            f"{head.record.name} proposes {head.lookahead} tokens ahead, {ref.record.name} "
+            f"{ref.lookahead}",
+            hint="compare heads of one kind",
+            where=path,
+        )
+    return check_vocabulary(head, ref)
+
+
+def same_block(cand: Head, ref: Head) -> bool:
+    """True when the same states enter both projections."""
+    if isinstance(cand, BlockHead) and isinstance(ref, BlockHead):
+        return cand.block.sha256 == ref.block.sha256
+    return not isinstance(cand, BlockHead) and not isinstance(ref, BlockHead)
+
+
+def _held(container: Container) -> list[str]:
+    """Heads of a file without its early exits; a lone matrix or proposals count as an LM head."""
+    found = [name for name in heads_in(container) if not name.startswith("exit:")]
+    return found or ["lm"]
