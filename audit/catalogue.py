@@ -110,6 +110,13 @@ _ALL = (
 )  # fmt: skip
 
 CATALOGUE: dict[str, Measure] = {measure.name: measure for measure in _ALL}
+"""Measures that are ratios of sums."""
+
+OTHER_MEASURES = {
+    "near_tie_auc": "probability that a random flip has a smaller reference margin than a random "
+    "agreement: near 1 flips are near-ties, at 0.5 they fall anywhere",
+}
+"""Measures that are not; see `neartie`."""
 
 SHIFT_MEASURES = {
     "shift_tax": "retention in distribution minus retention under domain shift",

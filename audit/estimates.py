@@ -14,6 +14,7 @@ from itertools import groupby
 import numpy as np
 
 from audit.catalogue import CATALOGUE, COUNTS, Measure
+from audit.neartie import near_tie_estimate
 from audit.records import Estimate, Register
 from audit.stats import (
     MIN_SEQUENCES,
@@ -80,12 +81,24 @@ def estimate_all(frames: Sequence[Frame], facts: Facts, resampling: Resampling) 
     out: list[Estimate] = []
     for sample in (*corpora, *registers):
         out += [_ratio(measure, sample, facts, resampling) for measure in _applicable(facts)]
+    if facts.has_margins:
+        out += _near_ties(frames, resampling)
     by_register = {sample.register: sample for sample in registers}
     shifted = by_register.get("domain_shift")
     if shifted:
         own = [sample for sample in corpora if sample.register == "domain_shift"]
         for sample in (*own, shifted):
             out += _shift(sample, by_register.get("in_distribution"), facts, resampling)
+    return out
+
+
+def _near_ties(frames: Sequence[Frame], how: Resampling) -> list[Estimate]:
+    """Near-tie AUC per corpus and per register."""
+    out = [near_tie_estimate([frame], str(frame["corpus"].iloc[0]), how) for frame in frames]
+    for register in REGISTERS:
+        members = [frame for frame in frames if frame["register"].iloc[0] == register]
+        if members:
+            out.append(near_tie_estimate(members, None, how))
     return out
 
 

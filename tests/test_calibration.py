@@ -1,0 +1,147 @@
+"""Rules checked on yardsticks, the noise ladder, and predictions, on worked examples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from audit.calibration import (
+    Calibration,
+    Family,
+    Yardstick,
+    check_rules,
+    ladder_distance,
+    separating,
+    shift_ladder,
+)
+from audit.prediction import predict
+from audit.records import Estimate
+
+
+def yardstick(
+    cut: str, family: Family, d_in: float, h_in: float | None, d_shift: float, r_shift: float,
+    r_in: float = 1.0,
+) -> Yardstick:  # fmt: skip
+    def one(measure: str, register: str, value: float | None) -> Estimate:
+        return Estimate.model_validate(
+            {"measure": measure, "corpus": None, "register": register, "value": value,
+             "positions": 100, "sequences": 10, "reason": None}
+        )  # fmt: skip
+
+    return Yardstick(
+        cut=cut, family=family, stored_bytes=None,
+        estimates=(
+            one("disagreement", "in_distribution", d_in), one("harm", "in_distribution", h_in),
+            one("disagreement", "domain_shift", d_shift),
+            one("shift_loss", "domain_shift", 1 - r_shift),
+            one("shift_tax", "domain_shift", r_in - r_shift),
+        ),
+    )  # fmt: skip
+
+
+EARLY_EXIT = [
+    # The design's own table: Gemma's early exit, where the published rule is upside down.
+    yardstick("q8_0", "fidelity", 0.009, 0.25, 0.011, 0.999, 0.997),
+    yardstick("q4_0", "fidelity", 0.216, 0.26, 0.373, 0.818, 0.921),
+    yardstick("nvfp4", "fidelity", 0.234, 0.31, 0.367, 0.823, 0.897),
+    yardstick("prune:0.5", "function", 0.179, -0.02, 0.411, 0.866, 1.004),
+    yardstick("prune:0.25", "function", 0.250, 0.03, 0.509, 0.813, 0.988),
+    yardstick("lowrank:0.5", "function", 0.414, 0.22, 0.602, 0.757, 0.872),
+    yardstick("lowrank:0.25", "function", 0.451, 0.24, 0.651, 0.695, 0.843),
+    yardstick("lowrank:0.25:calibrated", "function", 0.281, 0.02, 0.632, 0.696, 0.993),
+]
+NOISE = [
+    yardstick("noise:0.1", "noise", 0.186, 0.21, 0.339, 0.85),
+    yardstick("noise:0.2", "noise", 0.350, 0.33, 0.579, 0.75),
+]
+STUDY = [
+    # The published study: harm separates perfectly.
+    yardstick(f"f{i}", "fidelity", 0.01 * i, 0.14, 0.02 * i, 0.97 + 0.005 * i) for i in (1, 2, 3)
+] + [
+    yardstick(f"g{i}", "function", 0.1 * i, 0.28 + 0.06 * i, 0.2 * i, 0.9 - 0.04 * i)
+    for i in (1, 2, 3, 4)
+]  # fmt: skip
+
+
+def rules(yardsticks: list[Yardstick]) -> dict[str, tuple[int, int, int, bool]]:
+    found = check_rules(yardsticks)
+    return {r.name: (r.right, r.wrong, r.undecided, r.weight) for r in found}
+
+
+def test_harm_carries_weight_where_it_separates() -> None:
+    found = rules(STUDY)
+    # 7 of 7 by guessing: 1/128.
+    assert found["published harm"] == (7, 0, 0, True) and found["harm"] == (7, 0, 0, True)
+    assert found["shift tax"] == (7, 0, 0, True)
+    assert check_rules(STUDY)[0].p == pytest.approx(1 / 128)
+
+
+def test_on_the_early_exit_harm_is_upside_down_and_weightless() -> None:
+    found = rules(EARLY_EXIT + NOISE)
+    # Published threshold 0.21: all three fidelity cuts above it, three of five function cuts below.
+    assert found["published harm"] == (2, 6, 0, False)
+    assert found["harm"][3] is False
+
+
+def test_the_ladder_on_the_early_exit_by_hand() -> None:
+    """Rungs (0, 0), (0.186, 0.339), (0.350, 0.579). Pruned 50 %: D 0.179 -> 0.339 x 0.179 / 0.186
+    = 0.326 expected, 0.411 seen: 0.085 beyond. Q4_0: 0.216 -> 0.339 + 0.030 / 0.164 x 0.240
+    = 0.383, 0.373 seen: on the ladder. D 0.414 is beyond the last rung: no distance."""
+    ladder = shift_ladder(EARLY_EXIT + NOISE)
+    assert ladder_distance(0.179, 0.411, ladder) == pytest.approx(0.085, abs=1e-3)
+    assert ladder_distance(0.216, 0.373, ladder) == pytest.approx(-0.010, abs=1e-3)
+    assert ladder_distance(0.414, 0.602, ladder) is None
+    assert ladder_distance(None, 0.6, ladder) is None
+    right, wrong, undecided, _ = rules(EARLY_EXIT + NOISE)["ladder distance"]
+    assert (right, wrong, undecided) == (6, 0, 2)
+
+
+def test_overlapping_families_have_no_threshold() -> None:
+    def harm(y: Yardstick) -> float | None:
+        return y.value("harm", "in_distribution")
+
+    assert separating(EARLY_EXIT, harm) is None
+    assert separating(STUDY, harm) == pytest.approx((0.14 + 0.34) / 2)
+    assert separating(STUDY[:3], harm) is None
+
+
+def calibration(yardsticks: list[Yardstick]) -> Calibration:
+    return Calibration(
+        reference="r", head="mtp", traces={}, yardsticks=tuple(yardsticks), rules=(),
+        spearman_loss=None, spearman_loss_p=None, spearman_tax=None, spearman_tax_p=None,
+    )  # fmt: skip
+
+
+def test_prediction_by_hand() -> None:
+    """Losses 0, 0.1, 0.3, 0.2 at D 0.1 .. 0.4: the fit is 0, 0.1, 0.25, 0.25, read at 0.25 as
+    0.175. Left out in turn, the largest miss is at 0.3: (0.1 + 0.2) / 2 = 0.15 for 0.3."""
+    points = [(0.1, 1.0), (0.2, 0.9), (0.3, 0.7), (0.4, 0.8)]
+    made = calibration([yardstick("x", "function", d, 0.3, d, r) for d, r in points])
+    found = predict(made, "shift_loss", 0.25, ["function"])
+    assert found.value == pytest.approx(0.175)
+    assert found.low == pytest.approx(0.175 - 0.15) and found.high == pytest.approx(0.175 + 0.15)
+    assert found.level == pytest.approx(4 / 5) and found.rank == "3 of 5 by disagreement"
+
+
+def test_no_prediction_outside_the_range_or_from_too_few() -> None:
+    made = calibration(EARLY_EXIT)
+    assert "outside" in (predict(made, "shift_loss", 0.9, ["function"]).reason or "")
+    few = predict(made, "shift_loss", 0.2, ["fidelity"])
+    assert few.value is None and "3 yardsticks of its kind, 4 are needed" in (few.reason or "")
+
+
+def test_intervals_hold_most_left_out_yardsticks() -> None:
+    """n / (n + 1) is honest: over 200 studies of 8 noisy cuts about 8/9 of a ninth are held."""
+    rng = np.random.default_rng(0)
+    held = tried = 0
+    for _ in range(200):
+        d = np.sort(rng.uniform(0.05, 0.6, 9))
+        loss = d**1.5 + rng.normal(0, 0.03, 9)
+        i = int(rng.integers(1, 8))
+        others = [yardstick("x", "function", float(a), 0.3, float(a), float(1 - b))
+                  for a, b in zip(np.delete(d, i), np.delete(loss, i), strict=True)]  # fmt: skip
+        found = predict(calibration(others), "shift_loss", float(d[i]), ["function"])
+        if found.low is not None and found.high is not None:
+            tried += 1
+            held += found.low <= loss[i] <= found.high
+    assert tried > 150 and held / tried > 0.85
