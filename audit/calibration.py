@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -69,6 +69,25 @@ class Calibration(Record):
     spearman_loss_p: float | None
     spearman_tax: float | None
     spearman_tax_p: float | None
+
+    def summary(self) -> dict[str, Any]:
+        """What a Run remembers of it: rules and figures, without every estimate."""
+        figures = ("disagreement", "harm", "near_tie_auc", "retention")
+        content = self.model_dump(mode="json", exclude={"yardsticks"})
+        content["yardsticks"] = [
+            {
+                "cut": yardstick.cut,
+                "family": yardstick.family,
+                "registers": {
+                    register: {name: yardstick.value(name, register) for name in figures}
+                    for register in ("in_distribution", "same_register", "domain_shift")
+                },
+                "shift_loss": yardstick.value("shift_loss", "domain_shift"),
+                "shift_tax": yardstick.value("shift_tax", "domain_shift"),
+            }
+            for yardstick in self.yardsticks
+        ]
+        return content
 
     def ladder(self) -> Ladder:
         """The noise ladder of disagreement under shift."""

@@ -2,6 +2,7 @@
 
     LEDGER/runs/<id>/run.json           the document
     LEDGER/runs/<id>/positions.parquet  the table of positions
+    LEDGER/calibrations/<head>.json     a reference's yardsticks, from `audit study`
 
 A run is written into a temporary folder and renamed, so a half-written one is never seen. Reading
 checks the hashes again. Imports no torch.
@@ -21,8 +22,9 @@ from pathlib import Path
 import pandas as pd
 from pydantic import ValidationError
 
+from audit.calibration import Calibration
 from audit.errors import BadUsageError, NotFoundError, UnreadableError
-from audit.provenance import canonical_json, sha256_file
+from audit.provenance import atomic_path, canonical_json, sha256_file
 from audit.records import SCHEMA_VERSION, Run
 from audit.table import Frame, read_positions, write_positions
 
@@ -76,6 +78,40 @@ def save_run(run: Run, frames: Sequence[Frame], folder: Path) -> Run:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return run
+
+
+def save_calibration(calibration: Calibration, folder: Path) -> Path:
+    """Keep a reference's calibration; one per head, the newest counts."""
+    path = _calibration_path(calibration.reference, folder)
+    text = json.dumps(
+        calibration.model_dump(by_alias=True, mode="json"), ensure_ascii=False, allow_nan=False
+    )
+    with atomic_path(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
+def load_calibration(reference: str, folder: Path) -> Calibration | None:
+    """The calibration of the reference head with this hash; None when there is none.
+
+    Raises:
+        UnreadableError: it is there and can not be read.
+    """
+    path = _calibration_path(reference, folder)
+    if not path.is_file():
+        return None
+    try:
+        return Calibration.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnreadableError(
+            f"this calibration can not be read: {str(error).splitlines()[0]}",
+            hint="make it again with `audit study`, or remove the file",
+            where=path,
+        ) from error
+
+
+def _calibration_path(reference: str, folder: Path) -> Path:
+    return folder / "calibrations" / f"{reference[:ID_LENGTH]}.json"
 
 
 def run_json(run: Run) -> str:

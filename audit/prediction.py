@@ -12,10 +12,11 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from audit.calibration import Calibration, Family
-from audit.records import Record
+from audit.calibration import NOISE_LIKE, Calibration, Family
+from audit.records import Record, VerdictKind
 from audit.stats import Floats
 
+_MEASURES: tuple[Literal["shift_loss", "shift_tax"], ...] = ("shift_loss", "shift_tax")
 _MIN_FIT = 4
 """Yardsticks of a kind that a prediction needs: three to fit, one to leave out."""
 
@@ -32,6 +33,40 @@ class Prediction(Record):
     rank: str | None = None
     """Place among the yardsticks by disagreement."""
     reason: str | None = None
+
+
+def foretell(
+    calibration: Calibration, disagreement: float | None, kind: VerdictKind
+) -> dict[str, Prediction]:
+    """Predicted shift loss and tax of a candidate, by measure.
+
+    A fidelity cut is held against noise-like yardsticks, a function cut against structured ones;
+    where the kind is not known, the interval covers both.
+    """
+    kinds: dict[VerdictKind, tuple[tuple[Family, ...], ...]] = {
+        "fidelity": (NOISE_LIKE,),
+        "function": (("function",),),
+    }
+    out: dict[str, Prediction] = {}
+    for measure in _MEASURES:
+        if disagreement is None:
+            out[measure] = Prediction(measure=measure, value=None, reason="no disagreement rate")
+            continue
+        tried = kinds.get(kind, (NOISE_LIKE, ("function",)))
+        found = [predict(calibration, measure, disagreement, families) for families in tried]
+        out[measure] = _cover(found)
+    return out
+
+
+def _cover(found: Sequence[Prediction]) -> Prediction:
+    """One prediction whose interval covers all; none where any of them is missing."""
+    missing = next((one for one in found if one.value is None), None)
+    if missing is not None or len(found) == 1:
+        return missing or found[0]
+    low, high = min(one.low or 0.0 for one in found), max(one.high or 0.0 for one in found)
+    level = min(one.level or 0.0 for one in found)
+    update = {"value": (low + high) / 2, "low": low, "high": high, "level": level, "rank": None}
+    return found[0].model_copy(update=update)
 
 
 def predict(

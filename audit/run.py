@@ -10,63 +10,37 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from audit.anchor import ANCHOR_MIN, check_anchor, settle_anchors
+from audit.anchor import check_anchor, settle_anchors
+from audit.calibration import Calibration
 from audit.catalogue import MEASURES_VERSION
 from audit.controls import run_controls
 from audit.errors import BadUsageError, MismatchError, NotFoundError
 from audit.estimates import REGISTERS, Facts, estimate_all
+from audit.evidence import find
 from audit.files import open_container
-from audit.heads import Head, HeadOptions, trim_reference
+from audit.heads import Head, trim_reference
 from audit.heads.preflight import check_alive, check_pair, not_compressed, notes_of
 from audit.heads.scan import scan_rows
 from audit.heads.tokens import token_kinds
+from audit.ledger import load_calibration
 from audit.measure import AnyHead, Measured, measure_trace, valid_ids
-from audit.pair import HeadChoice, PairOptions, choose_head, load_cand, load_ref
+from audit.pair import HeadChoice, choose_head, load_cand, load_ref
+from audit.prediction import foretell
 from audit.provenance import now_utc, versions
 from audit.records import Candidate, Control, Finding, Provenance, Run
-from audit.stats import Resampling
+from audit.request import AuditRequest, CandidateRequest, Finished
 from audit.table import Frame
 from audit.traces import Trace, find_traces, read_trace
 from audit.traces.bundled import bundled_traces, whole_model
 from audit.verdict import judge
 
+__all__ = ["AuditRequest", "CandidateRequest", "Finished", "audit_heads"]
+
 Progress = Callable[[str, int, int], None]
 """Called with (what is being done, steps done, steps in all)."""
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateRequest:
-    """One candidate: a file, or a ranks card that cuts the reference's own rows."""
-
-    path: Path
-    options: HeadOptions = field(default_factory=HeadOptions)
-    is_trim: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRequest:
-    """Everything a user can ask of one audit."""
-
-    ref: Path
-    candidates: tuple[CandidateRequest, ...]
-    ref_options: HeadOptions = field(default_factory=HeadOptions)
-    traces: tuple[Path, ...] = ()
-    kl: bool = False
-    device: str = "cpu"
-    anchor_min: float = ANCHOR_MIN
-    resampling: Resampling = field(default_factory=Resampling)
-    pair: PairOptions = field(default_factory=PairOptions)
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A run that is not in a ledger yet, and its position tables."""
-
-    run: Run
-    frames: list[Frame]
 
 
 def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Finished:
@@ -87,11 +61,13 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
     _check_corpora(traces)
     findings = _other_heads(choice) + _preflight(request.ref, ref, cands, report)
     measured, controls = _measure(request, ref, cands, traces, report)
+    calibration, notes = _calibration(request, ref, traces)
+    findings += notes
     candidates = []
     for i, cand in enumerate(cands):
         frames = [m.frames[i] for m in measured]
         same = all(m.same_weights[i] for m in measured)
-        candidates.append(_judge(request, cand, frames, same, controls))
+        candidates.append(_judge(request, cand, frames, same, controls, calibration))
         if same:
             findings.append(not_compressed(cand.record.name))
     run = Run(
@@ -101,6 +77,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         traces=tuple(trace.record() for trace in traces),
         preflight=tuple(findings + _pad_wins(traces, measured)),
         controls=tuple(controls),
+        calibration=calibration.summary() if calibration else None,
         provenance=_provenance(request),
     )
     return Finished(run, [frame for m in measured for frame in m.frames])
@@ -223,6 +200,7 @@ def _judge(
     frames: Sequence[Frame],
     same: bool,
     controls: Sequence[Control],
+    calibration: Calibration | None,
 ) -> Candidate:
     is_head = isinstance(cand, Head)
     trimmed = isinstance(cand, Head) and not cand.is_full
@@ -234,8 +212,41 @@ def _judge(
     )
     estimates = estimate_all(frames, facts, request.resampling)
     failed = [control.sentence for control in controls if not control.passed]
-    verdict = judge(estimates, same_weights=same, trimmed=trimmed, failed_controls=failed)
-    return Candidate(head=cand.record, estimates=tuple(estimates), verdict=verdict)
+    verdict = judge(
+        estimates,
+        same_weights=same,
+        trimmed=trimmed,
+        failed_controls=failed,
+        calibration=calibration,
+    )
+    prediction = None
+    if calibration is not None and not trimmed:
+        inside = find(estimates, "disagreement", "in_distribution")
+        foretold = foretell(calibration, inside.value if inside else None, verdict.kind)
+        prediction = {name: one.model_dump(mode="json") for name, one in foretold.items()}
+    return Candidate(
+        head=cand.record, estimates=tuple(estimates), verdict=verdict, prediction=prediction
+    )
+
+
+def _calibration(
+    request: AuditRequest, ref: Head, traces: Sequence[Trace]
+) -> tuple[Calibration | None, list[Finding]]:
+    """The reference's calibration, if it was made on these very traces; a note if on others."""
+    found = load_calibration(ref.record.sha256, request.ledger) if request.ledger else None
+    if found is None:
+        return None, []
+    other = [t.info.corpus for t in traces if found.traces.get(t.info.corpus) != t.sha256]
+    if not other:
+        return found, []
+    sentence = (
+        f"the calibration of this reference was made on other traces than {', '.join(other)}, "
+        "so it is not used: disagreement on different text can not be held against it"
+    )
+    note = Finding(
+        code="CALIBRATION_OTHER_TRACES", severity="note", subject="reference", sentence=sentence
+    )
+    return None, [note]
 
 
 def _pad_wins(traces: Sequence[Trace], measured: Sequence[Measured]) -> list[Finding]:

@@ -86,7 +86,7 @@ def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -
     from audit.report.terminal import progress_on, show_run
     from audit.run import audit_heads
 
-    request = _request(ref, cand, options)
+    request = _request(ref, cand, options, shared.ledger)
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         finished = audit_heads(request, progress)
     run = finished.run
@@ -100,7 +100,7 @@ def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -
             click.echo(f"run {run.run} recorded · next: audit show {run.run}")
 
 
-def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any]) -> Any:
+def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger: Path) -> Any:
     """The request that the options describe."""
     from audit.heads import HeadOptions
     from audit.run import AuditRequest, CandidateRequest
@@ -138,6 +138,7 @@ def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any]) -> Any:
         device=options["device"],
         anchor_min=options["anchor_min"],
         pair=_pair_options(options),
+        ledger=ledger,
         resampling=Resampling(resamples=options["resamples"], seed=options["seed"]),
     )
 

@@ -16,6 +16,7 @@ _COMMANDS = {
     "compare": "compare compressed heads with their reference: the main job",
     "inspect": "what head is in a file, and what the preflight says of it",
     "capture": "run a model over text and record a trace",
+    "study": "what known cuts of a reference cost, and which rules hold on it",
     "show": "one run of the ledger",
     "corpora": "the bundled corpora",
 }

@@ -46,12 +46,15 @@ def show_run(run: Run, console: Console, *, quiet: bool = False) -> None:
         console.print(_identities(run))
         _show_findings(run.preflight, console)
         _show_controls(run.controls, console)
+        _show_calibration(run, console)
         for candidate in run.candidates:
             console.print(_estimates(candidate))
         if len(run.candidates) > 1:
             console.print(_ranking(run))
     for candidate in run.candidates:
         console.print(_verdict(candidate), soft_wrap=True)
+        for sentence in wording.predictions(candidate):
+            console.print(Text(f"  {sentence}"), soft_wrap=True)
 
 
 def show_inspection(found: Inspection, console: Console) -> None:
@@ -135,6 +138,16 @@ def _show_controls(controls: Sequence[Control], console: Console) -> None:
         place = wording.clean(control.corpus)
         words = f"  {word:<7}  {control.name} on {place}: {control.sentence} ({control.expected})"
         console.print(Text(words, style=style), soft_wrap=True)
+    console.print()
+
+
+def _show_calibration(run: Run, console: Console) -> None:
+    """One line per rule that was checked on this reference's yardsticks."""
+    if run.calibration is None:
+        return
+    console.print(Text(f"calibration on {len(run.calibration['yardsticks'])} yardsticks"))
+    for rule in run.calibration["rules"]:
+        console.print(Text(f"  {wording.rule_check(rule)}", style="dim"), soft_wrap=True)
     console.print()
 
 

@@ -5,8 +5,11 @@ Plain text only: whoever shows it escapes it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from audit.catalogue import CATALOGUE
-from audit.records import Estimate, HeadRecord, TraceRecord
+from audit.records import Candidate, Estimate, HeadRecord, TraceRecord
 
 REGISTER_WORDS = {
     "in_distribution": "in distribution",
@@ -90,6 +93,39 @@ def trace_line(trace: TraceRecord) -> list[str]:
     amount = f"{trace.positions:,} positions in {trace.sequences:,} sequences"
     register = REGISTER_WORDS[info.register_]
     return [clean(info.corpus), register, amount, clean(info.model), trace.sha256[:12]]
+
+
+def rule_check(rule: Mapping[str, Any]) -> str:
+    """How a rule fared on the yardsticks, in one sentence."""
+    tried = rule["right"] + rule["wrong"] + rule["undecided"]
+    holds = "holds here" if rule["weight"] else "carries no weight here"
+    return (
+        f"{rule['name']} ({rule['source']}) {holds}: right on {rule['right']} of {tried} cuts "
+        f"left out in turn, wrong on {rule['wrong']}, silent on {rule['undecided']} "
+        f"(p {rule['p']:.3f})"
+    )
+
+
+def predictions(candidate: Candidate) -> list[str]:
+    """Predicted loss and tax beside the measured ones, one sentence each; none without a study."""
+    out = []
+    for measure, found in (candidate.prediction or {}).items():
+        title = measure_title(measure)
+        if found["value"] is None:
+            out.append(f"{title}: no prediction, {found['reason']}")
+            continue
+        rank = f", {found['rank']}" if found["rank"] else ""
+        seen = [
+            e for e in candidate.estimates
+            if e.measure == measure and e.corpus is None and e.value is not None
+        ]  # fmt: skip
+        beside = f"; measured {number(measure, seen[0].value)}" if seen else ""
+        out.append(
+            f"{title} predicted from text in distribution: {number(measure, found['value'])} "
+            f"({number(measure, found['low'])} to {number(measure, found['high'])} at "
+            f"{100 * found['level']:.0f} %){rank}{beside}"
+        )
+    return out
 
 
 def _turns(char: str) -> bool:
