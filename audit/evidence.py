@@ -24,6 +24,7 @@ HARMLESS_LOSS = 0.02
 """What fidelity cuts lost at most in the study: a disagreement rate that can not cost more than
 this needs no harm estimate."""
 
+LADDER = "ladder distance"
 Estimates = Sequence[Estimate]
 
 
@@ -113,8 +114,8 @@ def _ladder_evidence(estimates: Estimates, calibration: Calibration) -> list[Evi
     if value is None:
         return []
     distance = shifted.model_copy(update={"value": value, "low": low, "high": high})
-    rule = checked_rule(calibration, "ladder distance", 0.0)
-    return [_held_against("ladder distance", distance, rule, own_head=False)]
+    rule = checked_rule(calibration, LADDER, 0.0)
+    return [_held_against(LADDER, distance, rule, own_head=False)]
 
 
 _HARMLESS = Rule(HARMLESS_LOSS, PUBLISHED, weight=True)
@@ -175,6 +176,9 @@ def _held_against(name: str, estimate: Estimate, rule: Rule, own_head: bool) -> 
         sentence = f"{shown}: the rule carries no weight here, {rule.why_not}"
     elif estimate.value is None or estimate.low is None or estimate.high is None:
         sentence = f"{name}: {estimate.reason or 'not measured'}"
+    elif estimate.high < rule.threshold and name == LADDER:
+        # A function cut made without data lies there too, so this does not make it a fidelity cut.
+        sentence = f"{shown} lies below {against}: no damage hidden from text in distribution"
     elif estimate.high < rule.threshold:
         points_to, sentence = "fidelity", f"{shown} lies below {against}"
     elif estimate.low > rule.threshold:

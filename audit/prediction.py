@@ -18,7 +18,7 @@ from audit.stats import Floats
 
 _MEASURES: tuple[Literal["shift_loss", "shift_tax"], ...] = ("shift_loss", "shift_tax")
 _MIN_FIT = 4
-"""Yardsticks of a kind that a prediction needs: three to fit, one to leave out."""
+"""Yardsticks of a kind that a prediction needs: the two outermost can not be left out."""
 
 
 class Prediction(Record):
@@ -29,7 +29,8 @@ class Prediction(Record):
     low: float | None = None
     high: float | None = None
     level: float | None = None
-    """Share of left-out yardsticks that such an interval holds: n / (n + 1)."""
+    """Chance that the interval holds one more cut of the kind: n / (n + 1) for the largest of n
+    residuals of yardsticks left out."""
     rank: str | None = None
     """Place among the yardsticks by disagreement."""
     reason: str | None = None
@@ -79,8 +80,8 @@ def predict(
         disagreement: the candidate's, in distribution.
         families: which yardsticks to fit: noise-like and structured cuts are kept apart.
 
-    The interval is the fit plus and minus the largest residual of the yardsticks, each predicted
-    from the others.
+    The interval is the fit plus and minus the largest residual of the inner yardsticks, each
+    predicted from the others.
     """
     points = sorted(
         (x, y)
@@ -98,8 +99,10 @@ def predict(
     if not xs[0] <= disagreement <= xs[-1]:
         reason = f"its disagreement is outside the yardsticks' ({xs[0]:.3f} to {xs[-1]:.3f})"
         return Prediction(measure=measure, value=None, reason=reason)
+    # The outermost yardsticks lie outside the range of the others, where nothing is predicted.
     residuals = [
-        abs(ys[i] - _fit_at(np.delete(xs, i), np.delete(ys, i), float(xs[i]))) for i in range(n)
+        abs(ys[i] - _fit_at(np.delete(xs, i), np.delete(ys, i), float(xs[i])))
+        for i in range(1, n - 1)
     ]
     value, slack = _fit_at(xs, ys, disagreement), float(max(residuals))
     below = int((xs < disagreement).sum())
@@ -108,7 +111,7 @@ def predict(
         value=value,
         low=value - slack,
         high=value + slack,
-        level=n / (n + 1),
+        level=len(residuals) / (len(residuals) + 1),
         rank=f"{below + 1} of {n + 1} by disagreement",
     )
 

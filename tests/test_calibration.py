@@ -29,7 +29,8 @@ def yardstick(
         )  # fmt: skip
 
     return Yardstick(
-        cut=cut, family=family, stored_bytes=None,
+        cut=cut, family=family, calibrated=cut.startswith("prune") or cut.endswith(":calibrated"),
+        stored_bytes=None,
         estimates=(
             one("disagreement", "in_distribution", d_in), one("harm", "in_distribution", h_in),
             one("disagreement", "domain_shift", d_shift),
@@ -92,17 +93,22 @@ def test_the_ladder_on_the_early_exit_by_hand() -> None:
     assert ladder_distance(0.216, 0.373, ladder) == pytest.approx(-0.010, abs=1e-3)
     assert ladder_distance(0.414, 0.602, ladder) is None
     assert ladder_distance(None, 0.6, ladder) is None
-    right, wrong, undecided, _ = rules(EARLY_EXIT + NOISE)["ladder distance"]
-    assert (right, wrong, undecided) == (6, 0, 2)
+    # Calibrated cuts 0.085, 0.076 and 0.154 beyond, fidelity cuts at most 0.01: six of eight, the
+    # two data-free ones beyond the last rung are silent.
+    right, wrong, undecided, weight = rules(EARLY_EXIT + NOISE)["ladder distance"]
+    assert (right, wrong, undecided, weight) == (6, 0, 2, False)
 
 
 def test_overlapping_families_have_no_threshold() -> None:
     def harm(y: Yardstick) -> float | None:
         return y.value("harm", "in_distribution")
 
-    assert separating(EARLY_EXIT, harm) is None
-    assert separating(STUDY, harm) == pytest.approx((0.14 + 0.34) / 2)
-    assert separating(STUDY[:3], harm) is None
+    def is_function(y: Yardstick) -> bool:
+        return y.family == "function"
+
+    assert separating(EARLY_EXIT, harm, is_function) is None
+    assert separating(STUDY, harm, is_function) == pytest.approx((0.14 + 0.34) / 2)
+    assert separating(STUDY[:3], harm, is_function) is None
 
 
 def calibration(yardsticks: list[Yardstick]) -> Calibration:
@@ -114,13 +120,14 @@ def calibration(yardsticks: list[Yardstick]) -> Calibration:
 
 def test_prediction_by_hand() -> None:
     """Losses 0, 0.1, 0.3, 0.2 at D 0.1 .. 0.4: the fit is 0, 0.1, 0.25, 0.25, read at 0.25 as
-    0.175. Left out in turn, the largest miss is at 0.3: (0.1 + 0.2) / 2 = 0.15 for 0.3."""
+    0.175. Inner points left out in turn: at 0.2 the others give 0.125 for 0.1, at 0.3 they give
+    (0.1 + 0.2) / 2 = 0.15 for 0.3: a miss of 0.15."""
     points = [(0.1, 1.0), (0.2, 0.9), (0.3, 0.7), (0.4, 0.8)]
     made = calibration([yardstick("x", "function", d, 0.3, d, r) for d, r in points])
     found = predict(made, "shift_loss", 0.25, ["function"])
     assert found.value == pytest.approx(0.175)
     assert found.low == pytest.approx(0.175 - 0.15) and found.high == pytest.approx(0.175 + 0.15)
-    assert found.level == pytest.approx(4 / 5) and found.rank == "3 of 5 by disagreement"
+    assert found.level == pytest.approx(2 / 3) and found.rank == "3 of 5 by disagreement"
 
 
 def test_no_prediction_outside_the_range_or_from_too_few() -> None:
@@ -131,7 +138,8 @@ def test_no_prediction_outside_the_range_or_from_too_few() -> None:
 
 
 def test_intervals_hold_most_left_out_yardsticks() -> None:
-    """n / (n + 1) is honest: over 200 studies of 8 noisy cuts about 8/9 of a ninth are held."""
+    """n / (n + 1) is honest: over 200 studies of 8 noisy cuts, 6 of them inner, about 6/7 of a
+    ninth are held."""
     rng = np.random.default_rng(0)
     held = tried = 0
     for _ in range(200):
@@ -144,4 +152,4 @@ def test_intervals_hold_most_left_out_yardsticks() -> None:
         if found.low is not None and found.high is not None:
             tried += 1
             held += found.low <= loss[i] <= found.high
-    assert tried > 150 and held / tried > 0.85
+    assert tried > 150 and held / tried > 0.8

@@ -15,8 +15,10 @@ from audit.cli.frame import guarded, show_error
 _COMMANDS = {
     "compare": "compare compressed heads with their reference: the main job",
     "inspect": "what head is in a file, and what the preflight says of it",
+    "demo": "all of it on the sample inside the package",
     "capture": "run a model over text and record a trace",
     "study": "what known cuts of a reference cost, and which rules hold on it",
+    "forge": "make a candidate: quantize, prune, low rank, noise or trim",
     "show": "one run of the ledger",
     "corpora": "the bundled corpora",
 }

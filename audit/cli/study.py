@@ -1,0 +1,66 @@
+"""`audit study`: what known cuts of this reference cost, and which rules hold on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from audit.cli.frame import Shared, shared_options
+
+_FILE = click.Path(path_type=Path)
+
+_EPILOG = """\b
+Examples:
+  audit study model/ --head mtp --traces traces/
+  audit study model/ --head exit:16 --traces code.trace.safetensors --traces de.trace.safetensors
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("ref", type=_FILE)
+@click.option("--traces", type=_FILE, multiple=True, help="Trace file or folder; repeatable.")
+@click.option("--head", metavar="NAME", help="lm, mtp, eagle3, medusa:0 or exit:16.")
+@click.option("--cut", "cuts", multiple=True, help="A further cut, such as lowrank:0.1.")
+@click.option("--device", default="cpu", show_default=True, help="Where the products run.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--resamples", type=click.IntRange(min=100), default=4000, show_default=True)
+@shared_options
+def study(
+    shared: Shared,
+    ref: Path,
+    traces: tuple[Path, ...],
+    head: str | None,
+    cuts: tuple[str, ...],
+    device: str,
+    seed: int,
+    resamples: int,
+) -> None:
+    """Make the yardsticks of REF, audit them on the traces, and check every rule on them.
+
+    The result is kept in the ledger as REF's calibration and used by `audit compare` from then on.
+    """
+    from audit.ledger import save_calibration
+    from audit.pair import PairOptions
+    from audit.report.study import show_study
+    from audit.report.terminal import progress_on
+    from audit.stats import Resampling
+    from audit.study import StudyRequest, run_study
+    from audit.traces import find_traces
+
+    request = StudyRequest(
+        ref=ref,
+        traces=tuple(find_traces(traces, ref)),
+        pair=PairOptions(head=head),
+        cuts=cuts,
+        device=device,
+        resampling=Resampling(resamples=resamples, seed=seed),
+    )
+    with progress_on(shared.err, enabled=not shared.quiet) as progress:
+        calibration = run_study(request, progress)
+    path = save_calibration(calibration, shared.ledger)
+    if shared.as_json:
+        shared.print_json(calibration.model_dump(by_alias=True, mode="json"))
+    elif shared.quiet < 2:
+        show_study(calibration, shared.out)
+        click.echo(f"calibration {path.stem} kept · audit compare uses it on the same traces")
