@@ -15,6 +15,7 @@ import torch
 from audit.blocks import BlockHead
 from audit.chance import independent_share, upper
 from audit.compare import Answers, compare_heads
+from audit.compare.stream import NARROW_TIE
 from audit.errors import MismatchError
 from audit.heads import Head
 from audit.measure import Measured
@@ -50,8 +51,7 @@ def check_anchor(
             code="STATES_NOT_FOR_THIS_HEAD",
         )
     ranks = measured.ref.oracle_rank[covered]
-    # Rank 1 also where another id is exactly as good: which one a kernel picks is chance.
-    share = float((ranks == 1).float().mean())
+    share = reproduced(measured.ref, measured.oracle, ref.is_full)
     if isinstance(ref, BlockHead) or trace.info.oracle == "text":
         return _draft_control(trace, measured, share)
     if share >= minimum:
@@ -126,12 +126,19 @@ def _with_other_norm(ref: Head, trace: Trace, measured: Measured, valid: int) ->
     if trace.info.stage == "post_norm":
         states = ref.norm(states)
     answers, _ = compare_heads(ref, [], states, measured.oracle[pick], valid=valid)
-    return reproduced(answers)
+    return reproduced(answers, measured.oracle[pick], ref.is_full)
 
 
-def reproduced(answers: Answers) -> float:
-    """Share of positions whose oracle no id beats."""
-    return float((answers.oracle_rank == 1).float().mean())
+def reproduced(answers: Answers, oracle: torch.Tensor, is_full: bool) -> float:
+    """Share of positions where the head proposes the oracle, or rates it exactly as high.
+
+    Which of a few equal ids a kernel picks is chance; of many, nothing was known. A full head must
+    have the oracle among its ids; a trimmed one is asked only where it has.
+    """
+    tied = (answers.oracle_rank == 1) & (answers.ties <= NARROW_TIE)
+    right = (answers.proposal == oracle) | tied
+    asked = right if is_full else right[answers.oracle_rank > 0]
+    return float(asked.float().mean())
 
 
 def sample_rows(count: int, wanted: int) -> torch.Tensor:

@@ -91,6 +91,12 @@ _ALL = (
         "What the weights, not the missing rows, changed.", is_rate=True,
     ),
     Measure(
+        "acceptance_ref_covered", "reference's acceptance within the vocabulary", "share", False,
+        "covered_ref_accepted", "covered", None,
+        "reference's acceptances / positions, where the candidate has a row for its proposal",
+        "What a trimmed head's weights could lose at most.", is_rate=True,
+    ),
+    Measure(
         "harm_covered", "harm within the vocabulary", "ratio", True,
         "covered_ref_accepted", "covered_disagreements", "covered_cand_accepted",
         "harm per disagreement where the candidate has a row for the reference's proposal",

@@ -42,6 +42,8 @@ class Facts:
     trimmed: bool = False
     has_kl: bool = False
     has_margins: bool = True
+    kl_missing: str | None = None
+    """Why KL was asked for and is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,13 @@ def estimate_all(frames: Sequence[Frame], facts: Facts, resampling: Resampling) 
         resampling: seed, level and number of resamples.
     """
     corpora = [sample_of(frame, resampling) for frame in frames]
-    registers = pool_registers(corpora)
+    registers = pool_registers(corpora, resampling)
     out: list[Estimate] = []
     for sample in (*corpora, *registers):
         out += [_ratio(measure, sample, facts, resampling) for measure in _applicable(facts)]
+        if facts.kl_missing:
+            nothing = Interval(None, None, facts.kl_missing)
+            out.append(_estimate("kl_nats", sample, resampling, None, nothing))
     if facts.has_margins:
         out += _near_ties(frames, resampling)
     by_register = {sample.register: sample for sample in registers}
@@ -110,14 +115,19 @@ def sample_of(frame: Frame, resampling: Resampling) -> Sample:
     return Sample(corpus, frame["register"].iloc[0], sums, replicates)
 
 
-def pool_registers(samples: Iterable[Sample]) -> list[Sample]:
+def pool_registers(samples: Iterable[Sample], how: Resampling) -> list[Sample]:
     """One sample per register; sequences are resampled within their own corpus (strata)."""
     ordered = sorted(samples, key=lambda sample: REGISTERS.index(sample.register))
     pooled = []
     for register, group in groupby(ordered, key=lambda sample: sample.register):
         members = list(group)
         sums = np.concatenate([sample.sums for sample in members])
-        replicates = np.sum([sample.replicates for sample in members], axis=0)
+        if min(sample.sequences for sample in members) < MIN_SEQUENCES:
+            # A stratum of one or two sequences shows no spread of its own: draw from all of them.
+            names = "+".join(str(sample.corpus) for sample in members)
+            replicates = how.weights(names, len(sums)) @ sums
+        else:
+            replicates = np.sum([sample.replicates for sample in members], axis=0)
         pooled.append(Sample(None, register, sums, replicates))
     return pooled
 
@@ -138,7 +148,7 @@ def _applicable(facts: Facts) -> list[Measure]:
     """The measures that mean something for this candidate, in catalogue order."""
     skipped = set()
     if not facts.trimmed:
-        skipped |= {"disagreement_covered", "harm_covered"}
+        skipped |= {"disagreement_covered", "acceptance_ref_covered", "harm_covered"}
     if not facts.has_kl:
         skipped.add("kl_nats")
     return [measure for name, measure in CATALOGUE.items() if name not in skipped]

@@ -131,12 +131,13 @@ def _home_register(estimates: Estimates) -> str:
 def _bound(estimates: Estimates, measure: str) -> Evidence:
     """The most that retention can fall, from the disagreement rate alone, in the worst register."""
     worst: tuple[float, Estimate] | None = None
+    accepted = measure.replace("disagreement", "acceptance_ref")
     for estimate in (e for e in estimates if e.measure == measure and e.corpus is None):
-        acceptance = find(estimates, "acceptance_ref", estimate.register_)
-        if estimate.high is None or acceptance is None or not acceptance.value:
+        acceptance = find(estimates, accepted, estimate.register_)
+        if estimate.high is None or acceptance is None or not acceptance.low:
             worst = None
             break
-        loss = estimate.high / acceptance.value
+        loss = estimate.high / acceptance.low
         if worst is None or loss > worst[0]:
             worst = (loss, estimate)
     if worst is None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from audit.blocks import BlockHead
 from audit.compare import Answers, compare_heads
-from audit.compare.heads import common_valid
+from audit.compare.heads import known_ids
 from audit.compare.stream import Progress
 from audit.errors import MismatchError
 from audit.heads import Head, Proposals
@@ -73,10 +73,9 @@ def states_for(head: Head, trace: Trace, rows: Tensor, device: str = "cpu") -> T
     return head.norm(states)
 
 
-def valid_ids(ref: Head, cands: Sequence[AnyHead], trace: Trace) -> int:
-    """Number of ids that count: the tokenizer's, or the smallest vocabulary among the heads."""
-    heads = [ref, *(cand for cand in cands if isinstance(cand, Head))]
-    known = common_valid(heads)
+def valid_ids(ref: Head, trace: Trace) -> int:
+    """Number of ids that count: the verifier's tokenizer's, as trace or reference know it."""
+    known = known_ids(ref)
     return min(known, trace.info.vocabulary) if trace.info.vocabulary else known
 
 
@@ -98,7 +97,7 @@ def measure_trace(
     rows, targets = lookahead_rows(trace, ref.lookahead)
     oracle = trace.oracle[targets]
     _check_tokens(trace, ref)
-    valid = valid_ids(ref, cands, trace)
+    valid = valid_ids(ref, trace)
     heads = [cand for cand in cands if isinstance(cand, Head)]
     states = states_for(ref, trace, rows, device)
     cand_states = [
@@ -133,10 +132,11 @@ def measure_trace(
 
 def _check_tokens(trace: Trace, ref: Head) -> None:
     highest = int(torch.maximum(trace.token.max(), trace.oracle.max()))
-    if highest >= ref.vocabulary:
+    known = min(ref.vocabulary, trace.info.vocabulary or ref.vocabulary)
+    if highest >= known:
         raise MismatchError(
-            f"the trace of {trace.info.corpus} holds token {highest}, "
-            f"{ref.record.name} knows only {ref.vocabulary} ids",
+            f"the trace of {trace.info.corpus} holds token {highest}, but only {known} ids are "
+            f"known to it and {ref.record.name}",
             hint="this trace is of another model: record one with `audit capture MODEL`",
             where=trace.path or "",
         )

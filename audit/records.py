@@ -7,7 +7,7 @@ The large arrays live elsewhere: `table.PositionTable` and `traces.Trace`.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -38,13 +38,13 @@ class ExtraState(Record):
 class TraceInfo(Record):
     """What a trace file says of itself; its metadata, word for word."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Annotated[int, Field(ge=1)] = SCHEMA_VERSION
     model: str
     """Name of the verifier, for people."""
     model_sha256: str | None
     """Hash of the verifier's weight files; None when the states came without their model."""
     tokenizer_sha256: str | None
-    vocabulary: int | None
+    vocabulary: Annotated[int, Field(ge=1)] | None
     """Number of ids the tokenizer knows; rows of a head beyond it are padding."""
     corpus: str
     register_: Register = Field(alias="register")

@@ -39,6 +39,9 @@ from audit.verdict import judge
 
 __all__ = ["AuditRequest", "CandidateRequest", "Finished", "audit_heads"]
 
+_TIES_SHOWN = 0.01
+"""Share of positions from which on ties are worth a warning."""
+
 Progress = Callable[[str, int, int], None]
 """Called with (what is being done, steps done, steps in all)."""
 
@@ -75,7 +78,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         reference=ref.record,
         candidates=tuple(candidates),
         traces=tuple(trace.record() for trace in traces),
-        preflight=tuple(findings + _pad_wins(traces, measured)),
+        preflight=tuple(findings + _wide_ties(cands, measured) + _pad_wins(traces, measured)),
         controls=tuple(controls),
         calibration=calibration.summary() if calibration else None,
         provenance=_provenance(request),
@@ -94,11 +97,16 @@ def _load_candidates(request: AuditRequest, choice: HeadChoice, ref: Head) -> li
             cands.append(load_cand(wanted.path, choice, wanted.options, block, ref))
     if not cands:
         raise BadUsageError("no candidate was given", hint="audit compare REF CAND, or --trim FILE")
-    names = [cand.record.name for cand in cands]
-    return [
-        _renamed(cand, f"{cand.record.name}#{i + 1}") if names.count(names[i]) > 1 else cand
-        for i, cand in enumerate(cands)
-    ]
+    taken: set[str] = set()
+    named: list[AnyHead] = []
+    for cand in cands:
+        name, i = cand.record.name, 1
+        while name in taken:
+            i += 1
+            name = f"{cand.record.name}#{i}"
+        taken.add(name)
+        named.append(cand if name == cand.record.name else _renamed(cand, name))
+    return named
 
 
 def _renamed(cand: AnyHead, name: str) -> AnyHead:
@@ -181,10 +189,10 @@ def _measure(
         result = measure_trace(
             ref, cands, trace, kl=request.kl, device=request.device, progress=tick
         )
-        valid = valid_ids(ref, cands, trace)
+        valid = valid_ids(ref, trace)
         anchors.append(check_anchor(ref, trace, result, valid, request.anchor_min))
         measured.append(result)
-    valid = min(valid_ids(ref, cands, trace) for trace in traces)
+    valid = min(valid_ids(ref, trace) for trace in traces)
     anchors = settle_anchors(ref, anchors, measured, valid)
     report("controls", 0, 1)
     controls = run_controls(
@@ -209,6 +217,7 @@ def _judge(
         trimmed=trimmed,
         has_kl=is_head and request.kl and not trimmed,
         has_margins=is_head,
+        kl_missing=_kl_missing(request, is_head, trimmed),
     )
     estimates = estimate_all(frames, facts, request.resampling)
     failed = [control.sentence for control in controls if not control.passed]
@@ -247,6 +256,31 @@ def _calibration(
         code="CALIBRATION_OTHER_TRACES", severity="note", subject="reference", sentence=sentence
     )
     return None, [note]
+
+
+def _kl_missing(request: AuditRequest, is_head: bool, trimmed: bool) -> str | None:
+    """Why KL was asked for and can not be given."""
+    if not request.kl:
+        return None
+    if not is_head:
+        return "proposals alone have no probabilities"
+    return "infinite: the candidate has no row for some ids" if trimmed else None
+
+
+def _wide_ties(cands: Sequence[AnyHead], measured: Sequence[Measured]) -> list[Finding]:
+    """Candidates that often rate several ids exactly equal."""
+    found = []
+    for i, cand in enumerate(cands):
+        tied = sum(int(m.frames[i]["cand_tied"].sum()) for m in measured)
+        count = sum(len(m.rows) for m in measured)
+        if tied > _TIES_SHOWN * count:
+            sentence = f"its best logit is shared by several ids at {tied} of {count} positions"
+            found.append(
+                Finding(
+                    code="TIES", severity="warning", subject=cand.record.name, sentence=sentence
+                )
+            )
+    return found
 
 
 def _pad_wins(traces: Sequence[Trace], measured: Sequence[Measured]) -> list[Finding]:

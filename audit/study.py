@@ -188,7 +188,7 @@ class _Work:
         anchors: list[Control] = []
         for trace in self.traces:
             found = measure_trace(self.ref, heads, trace, device=self.request.device)
-            anchors.append(check_anchor(self.ref, trace, found, valid_ids(self.ref, heads, trace)))
+            anchors.append(check_anchor(self.ref, trace, found, valid_ids(self.ref, trace)))
             measured.append(found)
         settle_anchors(self.ref, anchors, measured, self.ref.vocabulary)
         return measured

@@ -129,7 +129,7 @@ def test_equal_names_are_told_apart(place: Path, capsys: pytest.CaptureFixture[s
     same = ["cand.safetensors", "cand.safetensors"]
     assert audit("compare", "ref.safetensors", *same, "--json") == 0
     names = [candidate["head"]["name"] for candidate in document(capsys)["candidates"]]
-    assert names == ["cand.safetensors#1", "cand.safetensors#2"]
+    assert names == ["cand.safetensors", "cand.safetensors#2"]
 
 
 def test_proposals_from_elsewhere(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

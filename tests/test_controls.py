@@ -76,10 +76,24 @@ def test_an_own_head_must_reproduce_its_verifier(ref: Head, trace: Trace) -> Non
     assert check_anchor(ref, trace, m, V).observed == 1.0
     wrong = m.ref.oracle_rank.clone()
     wrong[:2] = 2
-    off = replace(m, ref=replace(m.ref, oracle_rank=wrong))
+    other = m.oracle.clone()
+    other[:2] = (other[:2] + 1) % V
+    off = replace(m, oracle=other, ref=replace(m.ref, oracle_rank=wrong))
     with pytest.raises(MismatchError, match=r"reproduces 98\.8 %.*99 % are needed"):
         check_anchor(ref, trace, off, V)
     assert check_anchor(ref, trace, off, V, minimum=0.98).passed
+
+
+def test_masked_oracles_and_wide_ties_are_not_reproduced(ref: Head, trace: Trace) -> None:
+    few = replace(trace, info=trace.info.model_copy(update={"vocabulary": V // 2}))
+    with pytest.raises(MismatchError, match="only 200 ids are known"):
+        measured(ref, few)
+    blind = replace(trace, hidden=torch.zeros_like(trace.hidden))
+    with pytest.raises(MismatchError, match="STATES_NOT_FOR_THIS_HEAD"):
+        check_anchor(ref, blind, measured(ref, blind), V)
+    masked = replace(ref, valid=V // 2)
+    with pytest.raises(MismatchError, match="STATES_NOT_FOR_THIS_HEAD"):
+        check_anchor(masked, trace, measured(masked, trace), V // 2)
 
 
 def text_trace(trace: Trace, oracle: torch.Tensor) -> Trace:

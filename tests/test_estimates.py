@@ -251,13 +251,38 @@ def test_pooled_registers_add_up_and_draws_depend_on_the_corpus_only() -> None:
     a = frame([1] * 60, [1, 2] * 30, [1] * 60, [i // 6 for i in range(60)], "a")
     b = frame([1] * 30, [2] * 30, [1] * 30, [i // 6 for i in range(30)], "b")
     samples = [sample_of(a, FAST), sample_of(b, FAST)]
-    (pooled,) = pool_registers(samples)
+    (pooled,) = pool_registers(samples, FAST)
     assert pooled.sequences == 15 and pooled.positions == 90
     np.testing.assert_allclose(pooled.total, samples[0].total + samples[1].total)
     np.testing.assert_array_equal(FAST.weights("a", 10), FAST.weights("a", 10))
     assert not np.array_equal(FAST.weights("a", 10), FAST.weights("b", 10))
     other = Resampling(resamples=500, seed=1)
     assert not np.array_equal(FAST.weights("a", 10), other.weights("a", 10))
+
+
+def test_pooling_corpora_of_few_sequences_does_not_feign_certainty() -> None:
+    """The same six sequences as one corpus, three of two and six of one: alike intervals."""
+    rng = np.random.default_rng(5)
+    rates = rng.uniform(0.1, 0.6, 6)
+    cand = np.concatenate([np.where(rng.random(80) < rate, 2, 1) for rate in rates])
+    widths = []
+    for per in (6, 2, 1):
+        tables = []
+        for k in range(6 // per):
+            part = list(cand[k * per * 80 : (k + 1) * per * 80])
+            rows = [i // 80 for i in range(per * 80)]
+            tables.append(frame([1] * len(part), part, [1] * len(part), rows, f"c{k}"))
+        found = by_name(estimate_all(tables, Facts(), Resampling()), None)["disagreement"]
+        assert found.low is not None and found.high is not None
+        widths.append(found.high - found.low)
+    assert max(widths) < 1.15 * min(widths)
+
+
+def test_kl_that_was_asked_for_and_is_not_there_has_a_reason() -> None:
+    table = frame([1] * 10, [1] * 10, [1] * 10, [0] * 10)
+    facts = Facts(trimmed=True, kl_missing="infinite: no row for some ids")
+    found = by_name(estimate_all([table], facts, FAST))
+    assert found["kl_nats"].value is None and "infinite" in (found["kl_nats"].reason or "")
 
 
 def test_catalogue_names_only_counts_that_exist() -> None:

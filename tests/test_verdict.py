@@ -124,6 +124,7 @@ def trimmed_case(disagreement: float, harm: tuple[float, float, float]) -> list[
         *case(),
         estimate("vocabulary_ceiling", 0.98, corpus="code"),
         estimate("vocabulary_ceiling", 0.45, corpus="de", register="domain_shift"),
+        estimate("acceptance_ref_covered", 0.7, 0.68, 0.72),
         estimate("disagreement_covered", disagreement, 0.8 * disagreement, 1.2 * disagreement),
         estimate("harm_covered", *harm),
     ]
@@ -139,6 +140,15 @@ def test_a_trim_with_changed_weights_is_judged_within_its_vocabulary() -> None:
     found = judge(trimmed_case(0.3, (0.4, 0.3, 0.5)), same_weights=False, trimmed=True)
     assert found.kind == "function" and "45.00 % on de" in found.sentence
     assert kind(trimmed_case(0.005, (0.4, 0.3, 0.5)), trimmed=True) == "vocabulary"
+
+
+def test_the_bound_of_a_trim_is_taken_within_its_vocabulary() -> None:
+    """0.5 % disagreements where the reference is accepted at 1 %: all of it could be lost."""
+    rare = [
+        e for e in trimmed_case(0.005, (0.4, 0.3, 0.5)) if e.measure != "acceptance_ref_covered"
+    ]
+    rare.append(estimate("acceptance_ref_covered", 0.01, 0.008, 0.012))
+    assert kind(rare, trimmed=True) == "function"
 
 
 def test_the_published_study_is_told_apart_by_its_own_rule() -> None:

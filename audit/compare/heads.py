@@ -33,7 +33,8 @@ def compare_heads(
         cand_states: each candidate's own states, where a draft block of its own made them; the
             very tensor `states` where they are the reference's. Default: `states` for all.
         oracle: int64 [N], the verifier's greedy token per position, -1 where there is none.
-        valid: ids from here on are padding; default: the smallest the heads know of.
+        valid: ids from here on are padding; default: what the reference says. A candidate never
+            decides what counts, or it could declare the ids it lost to be padding.
         kl: also compute KL(ref || cand) in nats, for candidates that cover the whole vocabulary.
         device: where the products run. Sums are float32 on any device.
         progress: called with (tiles done, tiles in all).
@@ -61,7 +62,7 @@ def compare_heads(
         running_ref,
         running,
         vocabulary=max(head.vocabulary for head in (ref, *cands)),
-        valid=common_valid((ref, *cands)) if valid is None else valid,
+        valid=known_ids(ref) if valid is None else valid,
         kl=kl,
     )
     # not inference_mode: decoders fill tiles from threads, which that mode forbids
@@ -70,10 +71,9 @@ def compare_heads(
         return work.answers()
 
 
-def common_valid(heads: Sequence[Head]) -> int:
-    """Number of ids that count for all heads: the smallest vocabulary or tokenizer among them."""
-    known = [head.valid for head in heads if head.valid is not None]
-    return min([*known, *(head.vocabulary for head in heads)])
+def known_ids(ref: Head) -> int:
+    """Number of ids that count: the reference's tokenizer's, or all its rows'."""
+    return ref.vocabulary if ref.valid is None else min(ref.valid, ref.vocabulary)
 
 
 def _running(

@@ -1,6 +1,6 @@
 """One head's running answer while the vocabulary streams by: best, second, oracle's rank.
 
-A full sort of each tile would cost more than the product itself. Instead each block of 128 logits
+A full sort of each tile would cost more than the product itself. Instead each block of logits
 is reduced to its maximum (one cheap vectorised pass) and only the blocks that can still change an
 answer are looked into.
 """
@@ -32,6 +32,8 @@ class Lane:
         self.best = torch.full((n,), -torch.inf, device=device)
         self.second = self.best.clone()
         self.best_id = torch.full((n,), -1, dtype=torch.int64, device=device)
+        self.ties = torch.zeros(n, dtype=torch.int64, device=device)
+        """Number of ids that share the best logit."""
         self.oracle_logit = self.best.clone()
         self.above_oracle = torch.zeros(n, dtype=torch.int64, device=device)
         self.finite = torch.ones(n, dtype=torch.bool, device=device)
@@ -67,7 +69,7 @@ class Lane:
         self, at: slice, blocks: Tensor, peaks: Tensor, top: Tensor, ids: Tensor
     ) -> None:
         """Merge the tile's two best logits into `best`, `second` and `best_id`."""
-        active = (top > self.second[at]).nonzero().squeeze(1)
+        active = ((top > self.second[at]) | (top == self.best[at])).nonzero().squeeze(1)
         if len(active) == 0:
             return
         peaks, top = peaks[active], top[active]
@@ -82,6 +84,10 @@ class Lane:
         best, second = self.best[rows], self.second[rows]
         # Strictly greater: on equal logits the lower id, seen earlier, stays.
         wins = top > best
+        same = _count_equal(blocks, active, peaks, top)
+        self.ties[rows] = torch.where(
+            wins, same, self.ties[rows] + torch.where(top == best, same, 0)
+        )
         found = ids[(block * BLOCK + column).clamp_(max=len(ids) - 1)]
         self.best_id[rows] = torch.where(wins, found, self.best_id[rows])
         self.second[rows] = torch.maximum(
@@ -130,6 +136,13 @@ class Lane:
         rank = (self.above_oracle + 1).clamp_(min=2)
         rank = torch.where(self.oracle_logit == self.best, torch.ones_like(rank), rank)
         return torch.where(self.oracle_logit == -torch.inf, torch.zeros_like(rank), rank)
+
+
+def _count_equal(blocks: Tensor, active: Tensor, peaks: Tensor, top: Tensor) -> Tensor:
+    """int64 [a]: how many logits of each active row equal its tile's maximum."""
+    row, block = (peaks == top[:, None]).nonzero(as_tuple=True)
+    count = torch.zeros(len(active), dtype=torch.int64, device=top.device)
+    return count.index_add_(0, row, (blocks[active[row], block] == top[row, None]).sum(1))
 
 
 def _first_equal(values: Tensor, wanted: Tensor) -> Tensor:

@@ -20,6 +20,10 @@ from audit.errors import UnreadableError
 
 Progress = Callable[[int, int], None]
 
+NARROW_TIE = 8
+"""A head that rates more ids than this exactly equal does not know the token; such a tie excuses
+nothing, or a dead head, to which all ids are equal, would agree with every other."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
@@ -31,6 +35,8 @@ class Answers:
     """float32, best minus second logit after the post-head rule; 0 on a tie."""
     tied: Tensor
     """bool: the two best logits are equal, before the post-head rule."""
+    ties: Tensor
+    """int64: how many ids share the best logit."""
     saturated: Tensor
     """bool: they differ before the post-head rule and are equal after it."""
     oracle_rank: Tensor
@@ -40,9 +46,11 @@ class Answers:
     kl_nats: Tensor | None = None
     """float64, KL(ref || this head)."""
     tie_flip: Tensor | None = None
-    """bool: proposes another id than the reference, but one of the two heads rates them equal."""
+    """bool: proposes another id than the reference, but one of the two heads rates them equal, in
+    a tie of at most NARROW_TIE ids."""
     same_weights: bool = False
-    """Every weight decoded to the same float as the reference's, on the same states."""
+    """Every weight decoded to the same float as the reference's, on the same states and under the
+    same post-head rule."""
 
 
 class Pass:
@@ -64,7 +72,7 @@ class Pass:
         columns = max(running.states.shape[1] for running in (ref, *cands))
         self.plan = plan_pass(n, valid, columns, 1 + len(cands))
         self.buffers = buffer_for(self.plan, device), buffer_for(self.plan, device)
-        self.same = [isinstance(c, RowsOfRef) or c.states is ref.states for c in cands]
+        self.same = [_may_be_same(cand, ref) for cand in cands]
         self.ref_kl = RefProbabilities(n, buffer_for(self.plan, device)) if kl else None
         complete = [_covers(ref, valid) and _covers(cand, valid) for cand in cands]
         self.divergence = [Divergence(n, device) if kl and full else None for full in complete]
@@ -129,8 +137,7 @@ class Pass:
         for i, cand in enumerate(self.cands):
             divergence = self.divergence[i]
             kl = divergence.kl_nats(self.ref_kl).cpu() if self.ref_kl and divergence else None
-            same = self.same[i] and not isinstance(cand, RowsOfRef)
-            out.append(_answers(cand, kl, self._tie_flips(cand), same))
+            out.append(_answers(cand, kl, self._tie_flips(cand), self.same[i]))
         return ref, out
 
     def _tie_flips(self, cand: Running) -> Tensor:
@@ -143,7 +150,7 @@ class Pass:
         differ = ref.best_id != cand.lane.best_id
         flip = torch.zeros_like(differ)
         for lane, running, other in ((ref, self.ref, cand.lane), (cand.lane, cand, ref)):
-            rows = (differ & lane.tied).nonzero().squeeze(1)
+            rows = (differ & lane.tied & (lane.ties <= NARROW_TIE)).nonzero().squeeze(1)
             if len(rows):
                 source = self.ref if isinstance(running, RowsOfRef) else running
                 flip[rows] |= self._logits_at(source, rows, other.best_id[rows]) == lane.best[rows]
@@ -182,6 +189,7 @@ def _answers(
         proposal=lane.best_id.cpu(),
         margin=margin.cpu(),
         tied=lane.tied.cpu(),
+        ties=lane.ties.cpu(),
         saturated=((best == second) & ~lane.tied).cpu(),
         oracle_rank=lane.oracle_rank.cpu(),
         pad_would_win=(lane.pad_best > lane.best).cpu(),
@@ -189,6 +197,13 @@ def _answers(
         tie_flip=tie_flip,
         same_weights=same_weights,
     )
+
+
+def _may_be_same(cand: Running, ref: Running) -> bool:
+    """Same states and same rule after the product; the weights are compared tile by tile."""
+    if cand.head.post != ref.head.post:
+        return False
+    return cand.head.is_full if isinstance(cand, RowsOfRef) else cand.states is ref.states
 
 
 def _covers(running: Running, valid: int) -> bool:

@@ -1,11 +1,16 @@
 """A reference becomes candidates: cuts of known kind, in files that other tools read.
 
-Read `cuts` first (what can be asked for), then `projection` (a bare LM head under a cut) or
-`matrices` (a draft block's named weights). Each cut is a module of pure functions on matrices:
-`quantize`, `nvfp4`, `fp8`, `prune`, `lowrank`, `noise`, `trim`. `writers` makes the files.
+Read `cuts` first (what can be asked for), then `heads` (any head under a cut, in memory) and
+`files` (the same in a file). `blocks` cuts a draft block, `projection` writes a bare LM head,
+`calibration` measures what a fitted cut is fitted to. Each cut is a module of pure functions on
+matrices: `quantize`, `nvfp4`, `fp8`, `prune`, `lowrank`, `noise`, `trim`.
 """
 
+from audit.forge.blocks import cut_block
+from audit.forge.calibration import block_moments
 from audit.forge.cuts import EXAMPLES, Cut, parse_cut
+from audit.forge.files import Forged, forge_head
+from audit.forge.heads import Only, Parts, cut_head, parts_of
 from audit.forge.lowrank import second_moment_of
 from audit.forge.matrices import CutMatrix, cut_matrices, find_mlps
 from audit.forge.projection import forge_projection, suffix_for
@@ -17,12 +22,20 @@ __all__ = [
     "EXAMPLES",
     "Cut",
     "CutMatrix",
+    "Forged",
+    "Only",
+    "Parts",
     "Stored",
+    "block_moments",
     "copied",
+    "cut_block",
+    "cut_head",
     "cut_matrices",
     "find_mlps",
+    "forge_head",
     "forge_projection",
     "parse_cut",
+    "parts_of",
     "quantize_rows",
     "second_moment_of",
     "stored",

@@ -58,11 +58,11 @@ def forge_projection(
     is_gguf = _check(ref, cut, out)
     job = Job(ref, cut, _HEAD[out.suffix.lower()], is_gguf, second_moment, seed, packed)
     result = RECIPES[cut.kind](job)
-    tensors = result.tensors + _companions(job, result)
+    tensors = result.tensors + companions(job, result)
     made = _made(job, result)
     if not is_gguf:
         return write_safetensors(out, tensors, made=made)
-    return write_gguf(out, tensors, source=_source(ref), keys=_rule_keys(ref), made=made)
+    return write_gguf(out, tensors, source=_source(ref), keys=rule_keys(ref), made=made)
 
 
 def suffix_for(cut: Cut) -> str:
@@ -79,17 +79,7 @@ def _check(ref: Head, cut: Cut, out: Path) -> bool:
             hint=f"name it {out.stem}{suffix_for(cut)}",
             where=out,
         )
-    if ref.adapt is not None:
-        raise UnsupportedFormatError(
-            f"{ref.record.name} is itself a cut: its rows do not read the states as they are",
-            hint="forge from the full head",
-            where=ref.record.path,
-        )
-    if cut.kind == "prune":
-        raise BadUsageError(
-            "pruning takes channels from an MLP, and a projection has none",
-            hint="prune the draft block, or cut the projection with lowrank or trim",
-        )
+    check_projection(ref, cut)
     refused = (
         cut.kind in ("fp8", "lowrank")
         if suffix == ".gguf"
@@ -105,8 +95,23 @@ def _check(ref: Head, cut: Cut, out: Path) -> bool:
     return suffix == ".gguf"
 
 
-def _companions(job: Job, result: Recipe) -> list[Stored]:
-    """Bias, map, and in GGUF the final norm."""
+def check_projection(ref: Head, cut: Cut) -> None:
+    """Refuse a projection that is itself a cut, and a cut that no projection can have."""
+    if ref.adapt is not None:
+        raise UnsupportedFormatError(
+            f"{ref.record.name} is itself a cut: its rows do not read the states as they are",
+            hint="forge from the full head",
+            where=ref.record.path,
+        )
+    if cut.kind == "prune":
+        raise BadUsageError(
+            "pruning takes channels from an MLP, and a projection has none",
+            hint="prune the draft block, or cut the projection with lowrank or trim",
+        )
+
+
+def companions(job: Job, result: Recipe) -> list[Stored]:
+    """What goes along with the rows: bias, map, and in GGUF the final norm."""
     ref, ids, found = job.ref, result.ids, []
     if ref.bias is not None:
         bias = ref.bias[torch.searchsorted(ref.ids, ids)]
@@ -123,7 +128,7 @@ def _companions(job: Job, result: Recipe) -> list[Stored]:
     return found
 
 
-def _rule_keys(ref: Head) -> dict[str, Any]:
+def rule_keys(ref: Head) -> dict[str, Any]:
     """The reference's rules as keys of our own architecture, for a reference without GGUF keys."""
     keys: dict[str, Any] = {".embedding_length": ref.hidden_size, ".vocab_size": ref.vocabulary}
     if ref.post.scale != 1.0:

@@ -10,13 +10,16 @@ from typing import Any
 
 from torch import Tensor
 
-from audit.errors import MismatchError, UnreadableError
+from audit.errors import MismatchError, UnreadableError, UnsupportedFormatError
 from audit.files import Container
 from audit.heads.head import Head
 from audit.heads.identity import head_hash
 from audit.heads.rows import AdaptedRows, StoredRows
 from audit.heads.stored import stored_rows
 from audit.heads.vocab_map import check_ids
+
+_SPECIAL_LORA = ("use_dora", "alpha_pattern", "rank_pattern", "lora_bias")
+"""Settings under which W + (alpha / r) B A is not the whole story."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +93,7 @@ def lora_head(container: Container, pair: tuple[str, str], base: Head, config_fi
             where=container.path,
         )
     scale = _lora_scale(config_file, rank=left.columns)
+    _check_plain(container, pair)
     rows = AdaptedRows(base.rows, left.tile(0, left.count) * scale, right.tile(0, right.count))
     raw = [("lora", container.entries[n].encoding, container.bytes_of(n)) for n in pair]
     record = base.record.model_copy(
@@ -99,10 +103,24 @@ def lora_head(container: Container, pair: tuple[str, str], base: Head, config_fi
             "encoding": f"{base.record.encoding}+LoRA",
             "sha256": head_hash(raw, {"base": base.record.sha256, "scale": scale}),
             "tensors": pair,
+            "stored_bytes": (base.record.stored_bytes or 0) + sum(r[2].numel() for r in raw),
+            "bits_per_weight": None,
             "notes": (f"LoRA adapter of rank {left.columns} on the reference, scale {scale:g}",),
         }
     )
     return replace(base, record=record, rows=rows)
+
+
+def _check_plain(container: Container, pair: tuple[str, str]) -> None:
+    """Refuse whatever else an adapter holds for the head: a magnitude (DoRA), a bias, a base."""
+    others = [n for n in container.entries if "lm_head" in n and n not in pair]
+    if others:
+        raise UnsupportedFormatError(
+            f"beside its two factors the adapter holds {', '.join(sorted(others)[:3])} for the "
+            "head, which this version does not apply",
+            hint="merge the adapter into the model and compare the merged head",
+            where=container.path,
+        )
 
 
 def _lora_scale(config_file: Path, rank: int) -> float:
@@ -111,12 +129,19 @@ def _lora_scale(config_file: Path, rank: int) -> float:
         alpha = float(config["lora_alpha"])
         declared = int(config["r"])
         root = bool(config.get("use_rslora"))
+        special = [key for key in _SPECIAL_LORA if config.get(key)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UnreadableError(
             f"the adapter's scale is in adapter_config.json (r, lora_alpha): {error!r}",
             hint="keep adapter_config.json beside the adapter's weights",
             where=config_file,
         ) from error
+    if special:
+        raise UnsupportedFormatError(
+            f"the adapter's {', '.join(special)} is not applied by this version",
+            hint="merge the adapter into the model and compare the merged head",
+            where=config_file,
+        )
     if declared != rank:
         raise MismatchError(
             f"adapter_config.json says r = {declared}, the factors have rank {rank}",

@@ -151,7 +151,8 @@ def _stored_map(
 
 def _only_padding_lacks(count: int, rules: HeadRules, base: Head | None) -> bool:
     """True when the missing rows are all beyond the tokenizer's ids."""
-    valid = rules.valid or (base.valid if base else None)
+    # A candidate's own tokenizer may have been cut with it, so the reference's decides.
+    valid = base.valid if base else rules.valid
     return valid is not None and count >= valid
 
 

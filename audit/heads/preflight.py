@@ -49,6 +49,13 @@ def check_alive(head: Head, scan: HeadScan) -> None:
             where=head.record.path,
             code="DEAD_HEAD",
         )
+    if head.rows.count > 1 and bool(scan.flat_columns.all()) and head.bias is None:
+        raise UnreadableError(
+            f"every row of {head.record.name} is the same, so it can not tell tokens apart",
+            hint="the file was written without its weights: export the head again",
+            where=head.record.path,
+            code="DEAD_HEAD",
+        )
 
 
 def check_pair(
@@ -67,6 +74,7 @@ def check_pair(
         *_dead_columns(ref_scan, cand_scan),
         *_lost_tokens(cand, kinds),
         *_padding(ref, cand),
+        *_rules(ref, cand),
     ]
     return [*_findings(found, subject), *notes_of(cand, subject)]
 
@@ -168,14 +176,24 @@ def _lost_tokens(cand: Head, kinds: TokenKinds) -> Found:
             yield code, level, f"{len(lost)} of {len(ids)} {what} tokens have no row (ids {some})"
 
 
+def _rules(ref: Head, cand: Head) -> Found:
+    if cand.post != ref.post:
+        yield (
+            "RULES_DIFFER",
+            "warning",
+            f"its logits go through scale {cand.post.scale:g} and softcap {cand.post.softcap}, "
+            f"the reference's through {ref.post.scale:g} and {ref.post.softcap}: greedy tokens do "
+            "not change, probabilities do",
+        )
+
+
 def _padding(ref: Head, cand: Head) -> Found:
-    valid = [head.valid for head in (ref, cand) if head.valid is not None]
-    if not valid:
+    if ref.valid is None:
         yield "TOKENIZER_UNKNOWN", "note", "no tokenizer size is known: no row is taken as padding"
         return
-    pads = sum(int((head.ids >= min(valid)).sum()) for head in (ref, cand))
+    pads = sum(int((head.ids >= ref.valid).sum()) for head in (ref, cand))
     if pads:
-        yield "PADDING", "note", f"{pads} padding rows beyond id {min(valid) - 1} are masked"
+        yield "PADDING", "note", f"{pads} padding rows beyond id {ref.valid - 1} are masked"
 
 
 def _shared_rows(ref: Head, cand: Head) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,9 +17,11 @@ class HeadScan:
     """Statistics of a head's rows in the order of ascending target id."""
 
     norms: Tensor
-    """float32 [count], Euclidean norm of each row."""
+    """float64 [count], Euclidean norm of each row."""
     dead_columns: Tensor
     """bool [columns]: zero in every row."""
+    flat_columns: Tensor
+    """bool [columns]: the same in every row."""
 
     @property
     def dead_rows(self) -> Tensor:
@@ -30,10 +32,14 @@ class HeadScan:
 def scan_rows(rows: Rows) -> HeadScan:
     """Read every weight once; memory is one tile of 16 MiB."""
     step = max(1, _TILE_WEIGHTS // rows.columns)
-    norms, alive = [], torch.zeros(rows.columns, dtype=torch.bool)
+    norms: list[Tensor] = []
+    lowest = torch.full((rows.columns,), torch.inf)
+    highest = -lowest
     for start in range(0, rows.count, step):
         tile = rows.tile(start, min(start + step, rows.count))
-        norms.append(torch.linalg.vector_norm(tile, dim=1))
-        lowest, highest = tile.amin(0), tile.amax(0)
-        alive |= (lowest != 0) | (highest != 0)
-    return HeadScan(torch.cat(norms), ~alive)
+        # float64: squares of finite float32 weights can leave float32's range on either side.
+        norms.append(torch.linalg.vector_norm(tile, dim=1, dtype=torch.float64))
+        lowest = torch.minimum(lowest, tile.amin(0))
+        highest = torch.maximum(highest, tile.amax(0))
+    flat = lowest == highest
+    return HeadScan(torch.cat(norms), flat & (lowest == 0), flat)

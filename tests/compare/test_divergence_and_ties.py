@@ -157,3 +157,42 @@ def test_answers_depend_on_neither_tile_nor_chunk(monkeypatch: pytest.MonkeyPatc
         seen.append([own.proposal, own.oracle_rank, answer.proposal, answer.oracle_rank])
     for other in seen[1:]:
         assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
+
+
+def test_a_wide_tie_excuses_nothing() -> None:
+    """A head to which all ids are equal does not agree with everyone."""
+    ref = head_of(normal((300, 16), 0))
+    dead = head_of(torch.full((300, 16), 1e-4))
+    states = normal((10, 16), 1)
+    own, (answer,) = compare_heads(ref, [dead], states, torch.zeros(10).long())
+    assert (answer.ties == 300).all() and (own.ties == 1).all()
+    assert answer.tie_flip is not None and not answer.tie_flip.any()
+
+
+@pytest.mark.parametrize("width", [2, 3, 8, 9])
+def test_ties_are_counted_across_tiles(width: int) -> None:
+    weight = torch.zeros(900, 1)
+    weight[torch.linspace(0, 899, width).long()] = 2.0
+    own, _ = compare_heads(head_of(weight), [], torch.ones(3, 1), torch.zeros(3).long())
+    assert own.ties.tolist() == [width] * 3 and own.proposal.tolist() == [0] * 3
+
+
+def test_another_rule_after_the_product_is_not_identical() -> None:
+    weight, states = normal((300, 16), 0), normal((5, 16), 1)
+    capped = head_of(weight.clone(), post=PostHead(softcap=5.0))
+    _, (answer,) = compare_heads(head_of(weight), [capped], states, torch.zeros(5).long(), kl=True)
+    assert not answer.same_weights and answer.kl_nats is not None and answer.kl_nats.min() > 0
+
+
+def test_a_trim_that_drops_nothing_is_the_same_head() -> None:
+    ref = head_of(normal((300, 16), 0))
+    whole = trim_rows(ref, torch.arange(300), ref.record)
+    _, (answer,) = compare_heads(ref, [whole], normal((5, 16), 1), torch.zeros(5).long())
+    assert answer.same_weights
+
+
+def test_a_candidate_never_decides_which_ids_count() -> None:
+    weight, states = normal((300, 16), 0), normal((20, 16), 1)
+    short = head_of(weight.clone(), valid=10)
+    own, (answer,) = compare_heads(head_of(weight), [short], states, torch.zeros(20).long())
+    assert torch.equal(own.proposal, answer.proposal) and int(own.proposal.max()) >= 10

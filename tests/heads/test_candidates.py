@@ -58,6 +58,29 @@ def test_lora_without_its_base_or_its_scale(tmp_path: Path, ref: Head) -> None:
         load_candidate(wrong, HeadOptions(), ref)
 
 
+@pytest.mark.parametrize(
+    "config", [{"use_dora": True}, {"alpha_pattern": {"lm_head": 160}}, {"lora_bias": True}]
+)
+def test_adapters_of_other_kinds_are_refused_by_name(
+    tmp_path: Path, ref: Head, config: dict[str, object]
+) -> None:
+    path = adapter(tmp_path / "a", {"r": 4, "lora_alpha": 16} | config)
+    with pytest.raises(AuditError, match=f"{next(iter(config))} is not applied"):
+        load_candidate(path, HeadOptions(), ref)
+
+
+def test_further_tensors_of_an_adapter_are_refused(tmp_path: Path, ref: Head) -> None:
+    tensors = {
+        "base_model.model.lm_head.lora_A.weight": weights(4, H),
+        "base_model.model.lm_head.lora_B.weight": weights(V, 4),
+        "base_model.model.lm_head.lora_magnitude_vector": torch.ones(V),
+    }
+    path = safetensors(tmp_path / "a" / "adapter_model.safetensors", **tensors)
+    (tmp_path / "a" / "adapter_config.json").write_text('{"r": 4, "lora_alpha": 16}')
+    with pytest.raises(AuditError, match="lora_magnitude_vector for the head"):
+        load_candidate(path, HeadOptions(), ref)
+
+
 def test_proposals_file(tmp_path: Path, ref: Head) -> None:
     meta = {"trace_sha256": "ab" * 32}
     path = safetensors(tmp_path / "p.safetensors", meta, proposal=torch.tensor([1, 2, 15]))
@@ -133,6 +156,12 @@ def test_dead_and_non_finite_heads_stop_the_audit(ref: Head) -> None:
     dead = head_of(torch.zeros(V, H), "dead")
     with pytest.raises(UnreadableError, match=r"DEAD_HEAD"):
         check_alive(dead, scan_rows(dead.rows))
+    flat = head_of(torch.ones(V, H), "flat")
+    with pytest.raises(UnreadableError, match=r"DEAD_HEAD.*every row of flat is the same"):
+        check_alive(flat, scan_rows(flat.rows))
+    for factor in (1e-25, 1e19):
+        odd = head_of(weights() * factor, "odd")
+        check_alive(odd, scan_rows(odd.rows))
     broken = weights()
     broken[4, 0] = torch.nan
     sick = replace(head_of(broken, "sick"))
