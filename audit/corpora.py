@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from audit.errors import NotFoundError, UnreadableError
+from audit.errors import NotFoundError, UnreadableError, first_line
 from audit.provenance import sha256_file
 from audit.records import Record, Register
 
@@ -91,7 +91,7 @@ def read_corpus(folder: Path) -> Corpus:
         manifest = Manifest.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
         raise UnreadableError(
-            f"this is not a corpus manifest: {str(error).splitlines()[0]}",
+            f"this is not a corpus manifest: {first_line(error)}",
             hint="see the bundled corpora for the keys it needs",
             where=path,
         ) from error

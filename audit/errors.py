@@ -69,3 +69,8 @@ class MissingExtraError(AuditError):
     """An optional library that is not installed."""
 
     kind = "missing_extra"
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a library's error, its type's name where it says nothing."""
+    return str(error).partition("\n")[0] or type(error).__name__

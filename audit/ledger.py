@@ -14,16 +14,18 @@ import difflib
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from pydantic import ValidationError
 
 from audit.calibration import Calibration
-from audit.errors import BadUsageError, NotFoundError, UnreadableError
+from audit.errors import BadUsageError, NotFoundError, UnreadableError, first_line
 from audit.provenance import atomic_path, canonical_json, sha256_file
 from audit.records import SCHEMA_VERSION, Run
 from audit.table import Frame, read_positions, write_positions
@@ -33,6 +35,7 @@ DEFAULT_FOLDER = Path("audit-ledger")
 ID_LENGTH = 16
 """Hex digits of the SHA-256 that name a run: 64 bits, ample for any ledger."""
 LATEST = "latest"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def ledger_folder(given: Path | None) -> Path:
@@ -43,7 +46,7 @@ def ledger_folder(given: Path | None) -> Path:
 def content_id(run: Run) -> str:
     """The id that a run's content gives: hash of the document with `run` empty."""
     blank = run.model_copy(update={"run": ""})
-    text = canonical_json(blank.model_dump(by_alias=True, mode="json"))
+    text = _visible(canonical_json(blank.model_dump(by_alias=True, mode="json")))
     return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
 
 
@@ -55,16 +58,7 @@ def save_run(run: Run, frames: Sequence[Frame], folder: Path) -> Run:
     Raises:
         BadUsageError: the ledger's folder can not be written.
     """
-    runs = folder / "runs"
-    try:
-        runs.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=runs, prefix=".writing-"))
-    except OSError as error:
-        raise BadUsageError(
-            f"the ledger can not be written: {error.strerror}",
-            hint="choose another folder with --ledger or AUDIT_LEDGER",
-            where=folder,
-        ) from error
+    temporary = _writing_folder(folder)
     try:
         table = temporary / "positions.parquet"
         write_positions(pd.concat(frames, ignore_index=True), table)
@@ -72,7 +66,7 @@ def save_run(run: Run, frames: Sequence[Frame], folder: Path) -> Run:
         run = run.model_copy(update={"run": content_id(run)})
         (temporary / "run.json").write_text(run_json(run) + "\n", encoding="utf-8")
         temporary.chmod(0o755)
-        target = runs / run.run
+        target = temporary.with_name(run.run)
         if not target.exists():
             temporary.rename(target)
     finally:
@@ -80,12 +74,29 @@ def save_run(run: Run, frames: Sequence[Frame], folder: Path) -> Run:
     return run
 
 
+def check_writable(folder: Path) -> None:
+    """Make the ledger's folder if need be. Raises BadUsageError when it can not be written."""
+    _writing_folder(folder).rmdir()
+
+
+def _writing_folder(folder: Path) -> Path:
+    """A new temporary folder beside the runs."""
+    runs = folder / "runs"
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(dir=runs, prefix=".writing-"))
+    except OSError as error:
+        raise BadUsageError(
+            f"the ledger can not be written: {error.strerror}",
+            hint="choose another folder with --ledger or AUDIT_LEDGER",
+            where=folder,
+        ) from error
+
+
 def save_calibration(calibration: Calibration, folder: Path) -> Path:
     """Keep a reference's calibration; one per head, the newest counts."""
     path = _calibration_path(calibration.reference, folder)
-    text = json.dumps(
-        calibration.model_dump(by_alias=True, mode="json"), ensure_ascii=False, allow_nan=False
-    )
+    text = json_text(calibration.model_dump(by_alias=True, mode="json"), indent=None)
     with atomic_path(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
     return path
@@ -104,7 +115,7 @@ def load_calibration(reference: str, folder: Path) -> Calibration | None:
         return Calibration.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UnreadableError(
-            f"this calibration can not be read: {str(error).splitlines()[0]}",
+            f"this calibration can not be read: {first_line(error)}",
             hint="make it again with `audit study`, or remove the file",
             where=path,
         ) from error
@@ -116,16 +127,26 @@ def _calibration_path(reference: str, folder: Path) -> Path:
 
 def run_json(run: Run) -> str:
     """The run as the one JSON document that `--json` prints and the ledger keeps."""
-    content = run.model_dump(by_alias=True, mode="json")
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    return json_text(run.model_dump(by_alias=True, mode="json"))
+
+
+def json_text(value: Any, indent: int | None = 1) -> str:
+    """JSON that can always be written as UTF-8: see `_visible`."""
+    return _visible(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False))
+
+
+def _visible(text: str) -> str:
+    """JSON text in which bytes of file names that are not UTF-8 read as a backslash and `udcff`."""
+    return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
 def list_ids(folder: Path) -> list[str]:
-    """Ids of all runs, the oldest first by the time they were made."""
+    """Ids of all runs, the oldest first by the time they were made; other files do not count."""
     runs = folder / "runs"
     if not runs.is_dir():
         return []
-    found = [path for path in runs.iterdir() if not path.name.startswith(".")]
+    folders = (path for path in runs.iterdir() if not path.name.startswith("."))
+    found = [path for path in folders if (path / "run.json").is_file()]
     return [path.name for path in sorted(found, key=lambda p: (p.stat().st_mtime_ns, p.name))]
 
 
@@ -201,7 +222,7 @@ def parse_run(path: Path) -> Run:
         return Run.model_validate(content)
     except (OSError, ValueError, ValidationError) as error:
         raise UnreadableError(
-            f"this is not a run document: {str(error).splitlines()[0]}",
+            f"this is not a run document: {first_line(error)}",
             hint="restore the file from a copy, or run the audit again",
             where=path,
         ) from error

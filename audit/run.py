@@ -27,6 +27,7 @@ from audit.heads.scan import scan_rows
 from audit.heads.tokens import token_kinds
 from audit.ledger import load_calibration
 from audit.measure import AnyHead, Measured, measure_trace, valid_ids
+from audit.notes import kl_missing, other_heads, pad_wins, wide_ties
 from audit.pair import HeadChoice, choose_head, load_cand, load_ref
 from audit.prediction import foretell
 from audit.provenance import now_utc, versions
@@ -38,9 +39,6 @@ from audit.traces.bundled import bundled_traces, whole_model
 from audit.verdict import judge
 
 __all__ = ["AuditRequest", "CandidateRequest", "Finished", "audit_heads"]
-
-_TIES_SHOWN = 0.01
-"""Share of positions from which on ties are worth a warning."""
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is being done, steps done, steps in all)."""
@@ -62,7 +60,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         key=lambda trace: (REGISTERS.index(trace.info.register_), trace.info.corpus),
     )
     _check_corpora(traces)
-    findings = _other_heads(choice) + _preflight(request.ref, ref, cands, report)
+    findings = other_heads(choice) + _preflight(request.ref, ref, cands, report)
     measured, controls = _measure(request, ref, cands, traces, report)
     calibration, notes = _calibration(request, ref, traces)
     findings += notes
@@ -78,7 +76,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         reference=ref.record,
         candidates=tuple(candidates),
         traces=tuple(trace.record() for trace in traces),
-        preflight=tuple(findings + _wide_ties(cands, measured) + _pad_wins(traces, measured)),
+        preflight=tuple(findings + wide_ties(cands, measured) + pad_wins(traces, measured)),
         controls=tuple(controls),
         calibration=calibration.summary() if calibration else None,
         provenance=_provenance(request),
@@ -111,17 +109,6 @@ def _load_candidates(request: AuditRequest, choice: HeadChoice, ref: Head) -> li
 
 def _renamed(cand: AnyHead, name: str) -> AnyHead:
     return replace(cand, record=cand.record.model_copy(update={"name": name}))
-
-
-def _other_heads(choice: HeadChoice) -> list[Finding]:
-    """A note on the heads that were not audited, so that nobody takes one for another."""
-    if not choice.others:
-        return []
-    sentence = (
-        f"the files also hold {', '.join(choice.others)}; the LM head is audited, "
-        f"another with --head {choice.others[0]}"
-    )
-    return [Finding(code="OTHER_HEADS", severity="note", subject="reference", sentence=sentence)]
 
 
 def _find_traces(request: AuditRequest, choice: HeadChoice, report: Progress) -> list[Path]:
@@ -217,7 +204,7 @@ def _judge(
         trimmed=trimmed,
         has_kl=is_head and request.kl and not trimmed,
         has_margins=is_head,
-        kl_missing=_kl_missing(request, is_head, trimmed),
+        kl_missing=kl_missing(request.kl, is_head, trimmed),
     )
     estimates = estimate_all(frames, facts, request.resampling)
     failed = [control.sentence for control in controls if not control.passed]
@@ -256,49 +243,6 @@ def _calibration(
         code="CALIBRATION_OTHER_TRACES", severity="note", subject="reference", sentence=sentence
     )
     return None, [note]
-
-
-def _kl_missing(request: AuditRequest, is_head: bool, trimmed: bool) -> str | None:
-    """Why KL was asked for and can not be given."""
-    if not request.kl:
-        return None
-    if not is_head:
-        return "proposals alone have no probabilities"
-    return "infinite: the candidate has no row for some ids" if trimmed else None
-
-
-def _wide_ties(cands: Sequence[AnyHead], measured: Sequence[Measured]) -> list[Finding]:
-    """Candidates that often rate several ids exactly equal."""
-    found = []
-    for i, cand in enumerate(cands):
-        tied = sum(int(m.frames[i]["cand_tied"].sum()) for m in measured)
-        count = sum(len(m.rows) for m in measured)
-        if tied > _TIES_SHOWN * count:
-            sentence = f"its best logit is shared by several ids at {tied} of {count} positions"
-            found.append(
-                Finding(
-                    code="TIES", severity="warning", subject=cand.record.name, sentence=sentence
-                )
-            )
-    return found
-
-
-def _pad_wins(traces: Sequence[Trace], measured: Sequence[Measured]) -> list[Finding]:
-    """Positions where a padding row of the reference would have won, had it not been masked."""
-    found = []
-    for trace, m in zip(traces, measured, strict=True):
-        wins = int(m.ref.pad_would_win.sum())
-        if wins:
-            found.append(
-                Finding(
-                    code="PADDING_WINS",
-                    severity="warning",
-                    subject=trace.info.corpus,
-                    sentence=f"padding rows are masked; they would have won at {wins} of "
-                    f"{len(m.rows)} positions",
-                )
-            )
-    return found
 
 
 def _provenance(request: AuditRequest) -> Provenance:

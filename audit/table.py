@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from audit.catalogue import COUNTS
-from audit.errors import UnreadableError
+from audit.errors import UnreadableError, first_line
 from audit.provenance import atomic_path
 
 COLUMNS: dict[str, str] = {
@@ -115,7 +115,7 @@ def read_positions(path: Path, columns: list[str] | None = None) -> Frame:
         frame: Frame = pq.read_table(path, columns=columns).to_pandas()
     except (OSError, pa.ArrowException) as error:
         raise UnreadableError(
-            f"the table of positions can not be read: {str(error).splitlines()[0]}",
+            f"the table of positions can not be read: {first_line(error)}",
             hint="run the audit again",
             where=path,
         ) from error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from audit.cli.frame import Shared, shared_options
+from audit.cli.frame import Shared, check_device, shared_options
 from audit.errors import BadUsageError
 
 _FILE = click.Path(path_type=Path)
@@ -49,10 +51,13 @@ def capture(shared: Shared, model: Path, output: Path, **options: Any) -> None:
     import torch
 
     from audit.report.terminal import progress_on
+    from audit.report.wording import clean
     from audit.traces import write_trace
     from audit.traces.capture import capture as run_capture
     from audit.traces.verifier import load_verifier
 
+    check_output(output, model, options["texts"])
+    check_device(options["device"])
     documents, about = _documents(options)
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         progress("loading the model", 0, 1)
@@ -72,19 +77,67 @@ def capture(shared: Shared, model: Path, output: Path, **options: Any) -> None:
         shared.print_json(record.model_dump(by_alias=True, mode="json"))
     elif shared.quiet < 2:
         click.echo(
-            f"{output}: {record.positions:,} positions in {record.sequences:,} sequences of "
-            f"{record.info.corpus}, states of {record.info.model}"
+            f"{clean(str(output))}: {record.positions:,} positions in {record.sequences:,} "
+            f"sequences of {clean(record.info.corpus)}, states of {clean(record.info.model)}"
         )
+
+
+def check_output(output: Path, model: Path, texts: Sequence[Path]) -> None:
+    """Raises BadUsageError unless a trace can be written there without loss of anything else."""
+    why = _unwritable(output) or _in_use(output, model, texts)
+    if why:
+        raise BadUsageError(
+            f"the trace cannot be written: {why}", hint="choose another place with -o", where=output
+        )
+
+
+def _unwritable(output: Path) -> str:
+    """Why no file can be made there; empty when one can."""
+    if output.is_dir():
+        return "this is a folder"
+    there = next(folder for folder in output.absolute().parents if folder.exists())
+    if not there.is_dir():
+        return f"{there} is not a folder"
+    return "" if os.access(there, os.W_OK | os.X_OK) else f"the folder {there} is write-protected"
+
+
+def _in_use(output: Path, model: Path, texts: Sequence[Path]) -> str:
+    """What else the file is or would become; empty for a trace and for nothing."""
+    from audit.traces.find import SUFFIX
+
+    if output.exists():
+        if any(text.exists() and output.samefile(text) for text in texts):
+            return "this is a text to run over"
+        return "" if _is_trace(output) else "this file is there already and is not a trace"
+    inside = output.absolute().parent.resolve() == model.resolve()
+    if inside and not output.name.endswith(SUFFIX):
+        return f"only *{SUFFIX} may lie among the model's files"
+    return ""
+
+
+def _is_trace(path: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    from audit.traces.trace import METADATA_KEY
+
+    if not path.is_file():
+        return False
+    try:
+        with safe_open(path, framework="numpy") as stored:
+            return METADATA_KEY in (stored.metadata() or {})
+    except (SafetensorError, OSError):
+        return False
 
 
 def _documents(options: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The documents to run over, and what the trace says of them."""
     from audit.corpora import load_corpora, verify
+    from audit.report.wording import clean
     from audit.traces.text import read_documents
 
     register, language = options["register"], options["language"]
     if options["texts"]:
-        name = options["corpus"] or options["texts"][0].stem
+        name = clean(options["corpus"] or options["texts"][0].stem)
         about = {"corpus": name, "register": register or "in_distribution", "language": language}
         return read_documents(options["texts"], options["split"]), about
     if not options["corpus"]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Any
 
 import click
 
-from audit.cli.frame import Shared, shared_options
+from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options
 from audit.errors import BadUsageError
 
 _FILE = click.Path(path_type=Path)
@@ -69,9 +71,9 @@ Examples:
     "--anchor", "anchor_min", type=click.FloatRange(0, 1), default=0.99, show_default=True,
     help="Share of the verifier's tokens that REF must reproduce.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option(
-    "--resamples", type=click.IntRange(min=100), default=4000, show_default=True,
+    "--resamples", type=RESAMPLES, default=4000, show_default=True,
     help="Bootstrap resamples of the sequences.",
 )  # fmt: skip
 @click.option("--no-record", is_flag=True, help="Do not write the run into the ledger.")
@@ -82,11 +84,13 @@ def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -
     REF and CAND: a safetensors file, a sharded index, a Hugging Face folder, a GGUF file (any
     shard), a LoRA adapter of REF, or a proposals file.
     """
-    from audit.ledger import run_json, save_run
+    from audit.ledger import check_writable, run_json, save_run
     from audit.report.terminal import progress_on, show_run
     from audit.run import audit_heads
 
     request = _request(ref, cand, options, shared.ledger)
+    if not options["no_record"]:
+        check_writable(shared.ledger)
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         finished = audit_heads(request, progress)
     run = finished.run
@@ -117,7 +121,16 @@ def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger:
             f"--{name} describes one candidate, {len(cand)} were given",
             hint="compare that candidate alone",
         )
-    _check_device(options["device"])
+    for path in (ref, *cand, *options["trims"]):
+        if re.search("[\ud800-\udfff]", path.name):
+            raise BadUsageError(
+                "this name is not UTF-8, and the table of positions holds names",
+                hint="rename the file, or give it through a symbolic link",
+                where=path,
+            )
+    if math.isnan(options["anchor_min"]):
+        raise BadUsageError("--anchor is not a number", hint="a share between 0 and 1")
+    check_device(options["device"])
     own = HeadOptions(
         tensor=_tensor(options["head_tensors"], "cand"),
         map=options["map_file"],
@@ -187,15 +200,3 @@ def _factors(text: str | None) -> tuple[str, str] | None:
             f"--factors needs two tensor names, not {text!r}", hint="--factors LEFT,RIGHT"
         )
     return parts[0], parts[1]
-
-
-def _check_device(device: str) -> None:
-    import torch
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise BadUsageError(
-            f"device {device!r} can not be used: {str(error).splitlines()[0]}",
-            hint="--device cpu works everywhere",
-        ) from error

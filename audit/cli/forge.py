@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from audit.cli.frame import Shared, shared_options
+from audit.cli.frame import SEED, Shared, shared_options
 from audit.errors import BadUsageError
 
 _FILE = click.Path(path_type=Path)
@@ -44,7 +44,7 @@ Examples:
     "--trace", "traces", type=_FILE, multiple=True,
     help="Text that an `activation` or `calibrated` cut is fitted to; may be repeated.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of noise.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of noise.")
 @click.option("--verifier", type=_FILE, help="Target model of a draft that holds no embedding.")
 @click.option("--borrow-target-head", is_flag=True, help="An EAGLE-3 draft uses the target's head.")
 @click.option(
@@ -61,6 +61,7 @@ Examples:
 def forge(shared: Shared, ref: Path, cut: str, output: Path, **options: Any) -> None:
     """Cut REF's head and write the candidate, for `audit compare REF FILE`."""
     from audit.forge import forge_head, parse_cut
+    from audit.report.wording import clean
 
     wanted = parse_cut(cut)
     head, others = _reference(ref, options)
@@ -80,9 +81,9 @@ def forge(shared: Shared, ref: Path, cut: str, output: Path, **options: Any) -> 
     if shared.as_json:
         shared.print_json(_document(made, head, wanted, options["seed"], notes))
     elif shared.quiet < 2:
-        click.echo(_line(made, head, wanted))
+        click.echo(clean(_line(made, head, wanted)))
         for note in () if shared.quiet else notes:
-            click.echo(f"  {note}")
+            click.echo(clean(f"  {note}"))
 
 
 def _reference(ref: Path, options: dict[str, Any]) -> tuple[Any, list[str]]:

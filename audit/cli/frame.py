@@ -1,27 +1,35 @@
 """What all commands share: shared options as one object, errors, exit codes, JSON.
 
 Exit codes: 0 done or passed, 1 gate failed, 2 usage or bad input, 3 undecided, 70 internal error,
-130 interrupted. With `--json` stdout carries exactly one JSON document, whatever happens.
+130 interrupted, 141 whoever read the output has left (128 + SIGPIPE, as a shell counts it; never
+1, which means a failed gate). With `--json` stdout carries exactly one JSON document, whatever
+happens. Imports at the top stay light: what is slow is imported under `guarded`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
-import json
+import os
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
-from audit.errors import AuditError
-from audit.ledger import ledger_folder
+from audit.errors import AuditError, BadUsageError
 
-INTERNAL, INTERRUPTED = 70, 130
+if TYPE_CHECKING:
+    from rich.console import Console
+
+USAGE, INTERNAL, INTERRUPTED, NO_READER = 2, 70, 130, 141
+SEED = click.IntRange(0, 2**63 - 1)
+RESAMPLES = click.IntRange(100, 1_000_000)
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +44,22 @@ class Shared:
     @property
     def out(self) -> Console:
         """Console for results. A pipe gets lines as long as they need to be."""
-        width = None if sys.stdout.isatty() else 160
-        return Console(no_color=self.no_color, width=width, highlight=False, soft_wrap=False)
+        from audit.report.terminal import console
+
+        return console(no_color=self.no_color, width=None if sys.stdout.isatty() else 160)
 
     @property
     def err(self) -> Console:
         """Console for progress and errors."""
-        return Console(stderr=True, no_color=self.no_color, highlight=False)
+        from audit.report.terminal import console
+
+        return console(no_color=self.no_color, stderr=True)
 
     def print_json(self, value: Any) -> None:
         """The one document on stdout."""
-        click.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+        from audit.ledger import json_text
+
+        click.echo(json_text(value))
 
 
 def shared_options(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -67,6 +80,8 @@ def shared_options(function: Callable[..., int | None]) -> Callable[..., None]:
     def command(
         *args: Any, as_json: bool, quiet: int, no_color: bool, ledger: Path | None, **options: Any
     ) -> None:
+        from audit.ledger import ledger_folder
+
         shared = Shared(as_json, quiet, no_color, ledger_folder(ledger))
         sys.exit(guarded(lambda: function(*args, shared=shared, **options), as_json))
 
@@ -76,7 +91,9 @@ def shared_options(function: Callable[..., int | None]) -> Callable[..., None]:
 def guarded(work: Callable[[], int | None], as_json: bool) -> int:
     """Run `work` and return the exit code, printing what went wrong."""
     try:
-        return work() or 0
+        code = work() or 0
+        sys.stdout.flush()
+        return code
     except AuditError as error:
         show_error(error.as_json(), as_json)
         return error.exit_code
@@ -86,17 +103,61 @@ def guarded(work: Callable[[], int | None], as_json: bool) -> int:
     except MemoryError:
         show_error(_plain("memory", "not enough memory for this audit"), as_json)
         return INTERNAL
+    except BrokenPipeError:
+        _leave_stdout()
+        return NO_READER
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+            return refuse_output(error.strerror, as_json)
         traceback.print_exc()
         message = f"this is a bug in head-audit: {type(error).__name__}: {error}"
         show_error(_plain("internal", message), as_json)
         return INTERNAL
 
 
+def refuse_output(why: str | None, as_json: bool = False) -> int:
+    """Say that there is nowhere to write, on stderr if that is stdout; return the exit code."""
+    said = _plain("usage", f"the output cannot be written: {why}")
+    try:
+        if as_json:
+            sys.stdout.flush()
+        show_error(said, as_json)
+    except OSError:
+        show_error(said, as_json=False)
+    _leave_stdout()
+    return USAGE
+
+
+def _leave_stdout() -> None:
+    """Let what is still buffered go nowhere, or Python would fail on it once more at its end."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def check_device(device: str) -> None:
+    """Raises BadUsageError unless torch can keep values on this device."""
+    import torch
+
+    try:
+        # `meta` makes tensors too, but they hold nothing.
+        torch.ones(1, device=device).tolist()
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        raise BadUsageError(
+            f"device {device!r} can not be used: {why}", hint="--device cpu works everywhere"
+        ) from error
+
+
 def show_error(document: dict[str, dict[str, str]], as_json: bool) -> None:
     """An error as JSON on stdout, or as one sentence and a hint on stderr."""
     if as_json:
-        click.echo(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
+        from audit.ledger import json_text
+
+        click.echo(json_text(document))
         return
     from audit.report.wording import clean
 

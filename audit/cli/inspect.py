@@ -39,5 +39,5 @@ def inspect(
     found = inspect_head(file, options, head)
     if shared.as_json:
         shared.print_json(found.model_dump(mode="json"))
-    else:
-        show_inspection(found, shared.out)
+    elif shared.quiet < 2:
+        show_inspection(found, shared.out, quiet=bool(shared.quiet))

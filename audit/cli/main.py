@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import click
 
 from audit import __version__
-from audit.cli.frame import guarded, show_error
+from audit.cli.frame import INTERRUPTED, guarded, refuse_output, show_error
 
 _COMMANDS = {
     "compare": "compare compressed heads with their reference: the main job",
@@ -25,7 +26,7 @@ _COMMANDS = {
 
 _EPILOG = """\b
 Exit codes: 0 done or passed, 1 gate failed, 2 usage or bad input,
-3 undecided, 70 internal error, 130 interrupted.
+3 undecided, 70 internal error, 130 interrupted, 141 output closed early.
 
 \b
 Example:
@@ -69,21 +70,39 @@ def group() -> None:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Entry point. Usage errors obey `--json` too."""
-    given = sys.argv[1:] if args is None else args
+    """Entry point."""
+    try:
+        sys.exit(_main(sys.argv[1:] if args is None else args))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _main(given: list[str]) -> int:
+    """The exit code. Usage errors obey `--json` too; no command at all is a call for help."""
+    stdout = sys.stdout
+    if stdout is None:  # so Python says that it was closed
+        return refuse_output("stdout is closed")
+    for stream in (stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     as_json = "--json" in given
 
     def run() -> int:
         try:
-            result: Any = group.main(given, standalone_mode=False)
+            result: Any = group.main(given or ["--help"], standalone_mode=False)
         except click.exceptions.Abort:
             raise KeyboardInterrupt from None
         except click.ClickException as error:
             _usage(error, as_json)
             return error.exit_code
+        except SystemExit as stop:
+            # When nobody reads its help, click wraps the streams and exits with 1.
+            if sys.stdout is not stdout:
+                raise BrokenPipeError from stop
+            raise
         return result if isinstance(result, int) else 0
 
-    sys.exit(guarded(run, as_json))
+    return guarded(run, as_json)
 
 
 def _usage(error: click.ClickException, as_json: bool) -> None:

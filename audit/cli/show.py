@@ -32,6 +32,6 @@ def show(shared: Shared, run: str, tokens: int) -> None:
         return
     if shared.quiet < 2:
         show_run(found, shared.out, quiet=bool(shared.quiet))
-    if tokens:
+    if tokens and shared.quiet < 2:
         header, lines = costliest_flips(load_positions(found, shared.ledger), tokens)
         rows(shared.out, header, lines)

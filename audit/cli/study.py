@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from audit.cli.frame import Shared, shared_options
+from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options
 
 _FILE = click.Path(path_type=Path)
 
@@ -23,8 +23,8 @@ Examples:
 @click.option("--head", metavar="NAME", help="lm, mtp, eagle3, medusa:0 or exit:16.")
 @click.option("--cut", "cuts", multiple=True, help="A further cut, such as lowrank:0.1.")
 @click.option("--device", default="cpu", show_default=True, help="Where the products run.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--resamples", type=click.IntRange(min=100), default=4000, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
+@click.option("--resamples", type=RESAMPLES, default=4000, show_default=True)
 @shared_options
 def study(
     shared: Shared,
@@ -48,6 +48,7 @@ def study(
     from audit.study import StudyRequest, run_study
     from audit.traces import find_traces
 
+    check_device(device)
     request = StudyRequest(
         ref=ref,
         traces=tuple(find_traces(traces, ref)),

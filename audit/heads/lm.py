@@ -74,7 +74,7 @@ def lm_head(container: Container, options: HeadOptions, base: Head | None) -> He
 def container_rules(container: Container) -> HeadRules:
     """Rules from the configuration that lies with this container."""
     if container.format == "gguf":
-        return rules_of_gguf(container.metadata)
+        return rules_of_gguf(container.metadata, where=container.path)
     if container.config is None:
         return HeadRules()
     return rules_of_config(container.config, container.files[0].parent)

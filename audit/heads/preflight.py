@@ -82,7 +82,9 @@ def check_pair(
 def notes_of(head: Head, subject: str) -> list[Finding]:
     """What the loader had to decide, as notes."""
     code = {True: "TIED", False: "OWN_HEAD", None: "HEAD"}[head.record.tied]
-    where = f"read {' and '.join(head.record.tensors)} ({head.record.encoding})"
+    tensors = head.record.tensors
+    more = f" and {len(tensors) - 2} more" if len(tensors) > 2 else ""
+    where = f"read {', '.join(tensors[:2])}{more} ({head.record.encoding})"
     first = Finding(code=code, severity="note", subject=subject, sentence=where)
     return [first] + [
         Finding(code="NOTE", severity="note", subject=subject, sentence=note)

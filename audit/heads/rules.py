@@ -6,7 +6,7 @@ logits and is not understood becomes a note, because silence there once cost use
 
 from __future__ import annotations
 
-import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from typing import Any
 from audit.errors import UnreadableError
 from audit.heads.head import PostHead
 from audit.heads.names import ONE_PLUS_NORMS
+from audit.heads.tokens import read_tokenizer
 
 _SOFTCAP_KEYS = ("final_logit_softcapping", "logits_soft_cap")
 _MULTIPLIED = {
@@ -55,10 +56,11 @@ def rules_of_config(config: Mapping[str, Any], folder: Path) -> HeadRules:
     text = config.get("text_config")
     flat = {**config, **text} if isinstance(text, Mapping) else dict(config)
     kind = str(flat.get("model_type") or config.get("model_type") or "")
-    scale, used = _scale(flat, kind)
-    softcap, cap_key = _first_number(flat, _SOFTCAP_KEYS)
+    where = folder / "config.json"
+    scale, used = _scale(flat, kind, where)
+    softcap, cap_key = _first_number(flat, _SOFTCAP_KEYS, where)
     unpadded = flat.get("unpadded_vocab_size")
-    eps, _ = _first_number(flat, ("rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"))
+    eps, _ = _first_number(flat, ("rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"), where)
     tied = config.get("tie_word_embeddings", flat.get("tie_word_embeddings"))
     return HeadRules(
         known=True,
@@ -74,83 +76,80 @@ def rules_of_config(config: Mapping[str, Any], folder: Path) -> HeadRules:
     )
 
 
-def rules_of_gguf(metadata: Mapping[str, Any]) -> HeadRules:
-    """Rules of a GGUF model from its key-values."""
+def rules_of_gguf(metadata: Mapping[str, Any], where: Path | None = None) -> HeadRules:
+    """Rules of a GGUF model from its key-values; `where` is named in errors."""
     arch = str(metadata.get("general.architecture") or "")
-    scale = float(metadata.get(f"{arch}.logit_scale") or 1.0)
+    scale = _first_number(metadata, (f"{arch}.logit_scale",), where)[0] or 1.0
     if arch.startswith(_GGUF_DIVIDES):
         scale = 1.0 / scale
     if arch in _GGUF_IN_WEIGHTS:
         scale = 1.0
-    softcap = metadata.get(f"{arch}.final_logit_softcapping")
-    eps = metadata.get(f"{arch}.attention.layer_norm_rms_epsilon")
-    eps = metadata.get(f"{arch}.attention.layer_norm_epsilon") if eps is None else eps
+    softcap, _ = _first_number(metadata, (f"{arch}.final_logit_softcapping",), where)
+    attention = f"{arch}.attention.layer_norm"
+    eps, _ = _first_number(metadata, (f"{attention}_rms_epsilon", f"{attention}_epsilon"), where)
     used = {f"{arch}.logit_scale", f"{arch}.final_logit_softcapping"}
     return HeadRules(
-        known=bool(arch),
+        # The bare name of an architecture says nothing of its head.
+        known=any(key.startswith(f"{arch}.") for key in metadata) if arch else False,
         model_type=arch or None,
         hidden_size=_integer(metadata.get(f"{arch}.embedding_length")),
         vocabulary=_integer(metadata.get(f"{arch}.vocab_size")),
         valid=_gguf_valid(metadata),
-        post=PostHead(_positive(scale, "logit_scale"), float(softcap) if softcap else None),
-        norm_eps=float(eps) if eps is not None else None,
+        post=PostHead(scale, softcap),
+        norm_eps=eps,
         notes=_not_understood(metadata, used),
     )
 
 
 def tokenizer_size(folder: Path) -> int | None:
     """One more than the largest id in `tokenizer.json`; None when there is no such file."""
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        vocab = content["model"]["vocab"]
-        ids = list(vocab.values()) if isinstance(vocab, dict) else [len(vocab) - 1]
-        ids += [token["id"] for token in content.get("added_tokens") or []]
-        return int(max(ids)) + 1
-    except (ValueError, KeyError, TypeError) as error:
-        raise UnreadableError(
-            f"{path.name} is not a tokenizer file: {error}",
-            hint="restore it, or move the head into a folder of its own",
-            where=path,
-        ) from error
+    tokenizer = read_tokenizer(folder)
+    return tokenizer.size or None if tokenizer else None
 
 
-def _scale(config: Mapping[str, Any], kind: str) -> tuple[float, set[str]]:
+def _scale(config: Mapping[str, Any], kind: str, where: Path) -> tuple[float, set[str]]:
     """The factor on logits, and the keys it came from."""
     scale, used = 1.0, set()
     for key, operation in _MULTIPLIED.items():
-        value = config.get(key)
-        if not isinstance(value, int | float) or isinstance(value, bool):
+        if not _is_given(config.get(key)):
             continue
         used.add(key)
-        factor = _positive(float(value), key)
+        factor = _positive(config[key], key, where)
         way = _SAME_KEY_OTHER_WAY.get((kind, key), operation)
         scale *= factor if way == "multiply" else 1.0 / factor
-    base = config.get("dim_model_base")
-    if kind.startswith("minicpm") and base and config.get("hidden_size"):
-        scale *= float(base) / float(config["hidden_size"])
-    return scale, used
-
-
-def _positive(value: float, key: str) -> float:
-    if value > 0:
-        return value
-    raise UnreadableError(
-        f"{key} is {value:g}: a factor on logits that is not positive would change every proposal",
-        hint="correct the configuration",
-    )
+    base, width = config.get("dim_model_base"), config.get("hidden_size")
+    if kind.startswith("minicpm") and base and width:
+        scale *= _positive(base, "dim_model_base", where) / _positive(width, "hidden_size", where)
+    return _positive(scale, "the factor on logits", where), used
 
 
 def _first_number(
-    config: Mapping[str, Any], keys: tuple[str, ...]
+    config: Mapping[str, Any], keys: tuple[str, ...], where: Path | None = None
 ) -> tuple[float | None, str | None]:
+    """The first of the keys that is given and not zero, and which it was."""
     for key in keys:
-        value = config.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value:
-            return float(value), key
+        if _is_given(config.get(key)) and config[key] != 0:
+            return _positive(config[key], key, where), key
     return None, None
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and value is not False
+
+
+def _positive(value: Any, key: str, where: Path | None) -> float:
+    """The value, which must be a positive finite number: any other would change proposals."""
+    try:
+        number = math.nan if isinstance(value, str | bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if 0 < number < math.inf:
+        return number
+    raise UnreadableError(
+        f"{key} is {value!r:.40}: it must be a positive finite number",
+        hint="correct the configuration",
+        where=where or "",
+    )
 
 
 def _not_understood(config: Mapping[str, Any], used: set[Any]) -> tuple[str, ...]:

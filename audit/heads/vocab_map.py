@@ -117,7 +117,8 @@ def read_id_list(path: Path) -> Tensor:
     try:
         values = np.asarray(reader(path))
     except Exception as error:  # each reader has its own error types
-        raise _not_a_list(path, str(error).splitlines()[0][:120]) from error
+        why = str(error).partition("\n")[0][:120] or type(error).__name__
+        raise _not_a_list(path, why) from error
     if values.ndim != 1 or len(values) == 0 or not np.issubdtype(values.dtype, np.integer):
         raise _not_a_list(path, f"it holds {values.dtype} of shape {list(values.shape)}")
     return torch.from_numpy(values.astype(np.int64))

@@ -38,30 +38,47 @@ _SHOWN = (
     "shift_loss",
     "shift_tax",
 )
+_NARROW = 80
+"""On less columns than this, tables leave out what the others say too."""
+
+
+class _Console(Console):
+    """Text is shown as it is, and a reader that has left is an error like any other."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def console(*, no_color: bool, width: int | None = None, stderr: bool = False) -> Console:
+    """A console that takes no file name for markup; NO_COLOR counts even without `no_color`."""
+    return _Console(
+        stderr=stderr, no_color=no_color or None, width=width,
+        markup=False, emoji=False, highlight=False,
+    )  # fmt: skip
 
 
 def show_run(run: Run, console: Console, *, quiet: bool = False) -> None:
     """Print a whole run; with `quiet` the verdicts only."""
     if not quiet:
-        console.print(_identities(run))
+        _show_identities(run, console)
         _show_findings(run.preflight, console)
         _show_controls(run.controls, console)
         _show_calibration(run, console)
         for candidate in run.candidates:
-            console.print(_estimates(candidate))
+            console.print(_estimates(candidate, narrow=console.width < _NARROW))
         if len(run.candidates) > 1:
-            console.print(_ranking(run))
+            console.print(_ranking(run, narrow=console.width < _NARROW))
     for candidate in run.candidates:
         console.print(_verdict(candidate), soft_wrap=True)
         for sentence in wording.predictions(candidate):
             console.print(Text(f"  {sentence}"), soft_wrap=True)
 
 
-def show_inspection(found: Inspection, console: Console) -> None:
-    """Print what `audit inspect` found."""
-    table = _grid()
-    table.add_row("head", *map(Text, wording.head_line(found.head)))
-    console.print(table)
+def show_inspection(found: Inspection, console: Console, *, quiet: bool = False) -> None:
+    """Print what `audit inspect` found; with `quiet` the head's identity only."""
+    _show_lines([["head", *wording.head_line(found.head)]], console)
+    if quiet:
+        return
     norm = "found" if found.norm_found else "not in this file"
     tokenizer = "unknown" if found.valid_ids is None else f"{found.valid_ids:,} ids"
     for line in (
@@ -82,7 +99,7 @@ def progress_on(console: Console, enabled: bool) -> Iterator[Callable[[str, int,
     if not enabled or not console.is_terminal:
         yield lambda what, done, total: None
         return
-    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
@@ -103,19 +120,30 @@ def rows(console: Console, header: Sequence[str], lines: Sequence[Sequence[str]]
 def _grid(header: Sequence[str] = ()) -> Table:
     table = Table(box=None, show_header=bool(header), pad_edge=False, padding=(0, 2, 0, 0))
     for title in header:
-        table.add_column(title, header_style="dim", overflow="fold")
+        table.add_column(Text(title), header_style="dim", overflow="fold")
     return table
 
 
-def _identities(run: Run) -> Table:
-    table = _grid()
-    table.add_row("reference", *map(Text, wording.head_line(run.reference)))
-    for candidate in run.candidates:
-        table.add_row("candidate", *map(Text, wording.head_line(candidate.head)))
+def _show_identities(run: Run, console: Console) -> None:
+    lines = [["reference", *wording.head_line(run.reference)]]
+    lines += [["candidate", *wording.head_line(candidate.head)] for candidate in run.candidates]
     for trace in run.traces:
         corpus, register, amount, model, digest = wording.trace_line(trace)
-        table.add_row("trace", *map(Text, (corpus, register, amount, model, "", digest)))
-    return table
+        lines.append(["trace", corpus, register, amount, model, "", digest])
+    _show_lines(lines, console)
+
+
+def _show_lines(lines: Sequence[Sequence[str]], console: Console) -> None:
+    """In columns where there is room for them, else as running text."""
+    table = _grid()
+    for line in lines:
+        table.add_row(*map(Text, line))
+    unlimited = console.options.update(width=10_000)
+    if console.measure(table, options=unlimited).maximum <= console.width:
+        console.print(table)
+        return
+    for line in lines:
+        console.print(Text(f"{line[0]:<9}  {' · '.join(cell for cell in line[1:] if cell)}"))
 
 
 def _show_findings(findings: Sequence[Finding], console: Console) -> None:
@@ -151,12 +179,15 @@ def _show_calibration(run: Run, console: Console) -> None:
     console.print()
 
 
-def _estimates(candidate: Candidate) -> Table:
+def _estimates(candidate: Candidate, *, narrow: bool) -> Table:
     table = _grid((wording.clean(candidate.head.name), "on", "estimate", "95 % interval", "macro"))
     level = candidate.estimates[0].level if candidate.estimates else 0.95
-    table.columns[3].header = f"{100 * level:g} % interval"
+    table.columns[3].header = Text(f"{100 * level:g} % interval")
     for column in (2, 4):
         table.columns[column].justify = "right"
+        table.columns[column].no_wrap = True
+    numbers = [wording.interval(e) for e in candidate.estimates if e.low is not None]
+    table.columns[3].min_width = max(map(len, numbers), default=0)
     for estimate in _ordered(candidate.estimates):
         cells = (
             wording.measure_title(estimate.measure),
@@ -165,7 +196,8 @@ def _estimates(candidate: Candidate) -> Table:
             wording.interval(estimate),
             wording.number(estimate.measure, estimate.macro),
         )
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(Text, cells[: 4 if narrow else 5]))
+    table.columns = table.columns[: 4 if narrow else 5]
     table.add_row()
     return table
 
@@ -187,7 +219,7 @@ def _ordered(estimates: Sequence[Estimate]) -> list[Estimate]:
     return sorted(kept, key=lambda e: _SHOWN.index(e.measure))
 
 
-def _ranking(run: Run) -> Table:
+def _ranking(run: Run, *, narrow: bool) -> Table:
     """All candidates in one table, the best retention on its worst corpus first."""
     table = _grid(("ranked", "verdict", "worst retention", "on", "disagreement there", "size"))
     ranked = []
@@ -209,7 +241,8 @@ def _ranking(run: Run) -> Table:
             wording.number("disagreement", there[0].value if there else None),
             wording.size(candidate.head.stored_bytes),
         )
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(Text, cells[: 4 if narrow else 6]))
+    table.columns = table.columns[: 4 if narrow else 6]
     table.add_row()
     return table
 

@@ -42,13 +42,13 @@ def number(measure: str, value: float | None) -> str:
     if value is None:
         return "–"
     if measure in _POINTS:
-        return f"{100 * value:.1f} pt"
+        return f"{_fixed(100 * value, 1)} pt"
     unit = CATALOGUE[measure].unit if measure in CATALOGUE else "ratio"
     if unit == "share":
-        return f"{100 * value:.2f} %"
+        return f"{_fixed(100 * value, 2)} %"
     if unit == "points":
-        return f"{100 * value:.1f} %"
-    return f"{value:.4f}" if unit == "nats" else f"{value:.2f}"
+        return f"{_fixed(100 * value, 1)} %"
+    return _fixed(value, 4 if unit == "nats" else 2)
 
 
 def interval(estimate: Estimate) -> str:
@@ -126,6 +126,11 @@ def predictions(candidate: Candidate) -> list[str]:
             f"{100 * found['level']:.0f} %){rank}{beside}"
         )
     return out
+
+
+def _fixed(value: float, digits: int) -> str:
+    """With so many decimals, and never as minus nothing."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def _turns(char: str) -> bool:

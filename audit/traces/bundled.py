@@ -80,9 +80,10 @@ def _capture(
     from audit.traces.trace import write_trace
     from audit.traces.verifier import load_verifier
 
+    for corpus, _ in missing:
+        verify(corpus)
     verifier = load_verifier(model)
     for corpus, path in missing:
-        verify(corpus)
         manifest = corpus.manifest
 
         def report(done: int, total: int, name: str = manifest.name) -> None:

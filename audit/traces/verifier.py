@@ -217,7 +217,7 @@ def _load_tokenizer(where: dict[str, Any], path: Path) -> Any:
         return AutoTokenizer.from_pretrained(
             **where, local_files_only=True, trust_remote_code=False
         )
-    except _LOAD_ERRORS as error:
+    except Exception as error:  # tokenizers raises nothing more special
         raise _load_error(error, path, "tokenizer") from error
 
 

@@ -53,6 +53,15 @@ def test_a_scale_that_is_not_positive_is_refused() -> None:
         rules_of_config({"logit_scale": -1.0}, NOWHERE)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -30.0, "30", True, [1], 10**400])
+@pytest.mark.parametrize("key", ["final_logit_softcapping", "logit_scale"])
+def test_what_is_no_positive_finite_number_is_refused(key: str, value: object) -> None:
+    with pytest.raises(UnreadableError, match="must be a positive finite number"):
+        rules_of_config({"model_type": "gemma2", key: value}, NOWHERE)
+    with pytest.raises(UnreadableError, match="must be a positive finite number"):
+        rules_of_gguf({"general.architecture": "gemma2", f"gemma2.{key}": value})
+
+
 def test_a_key_that_is_not_understood_is_named() -> None:
     rules = rules_of_config({"model_type": "new", "my_logit_scaling": 3.0}, NOWHERE)
     assert rules.notes == ("my_logit_scaling in the configuration was not understood",)
