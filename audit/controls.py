@@ -62,7 +62,7 @@ def run_controls(
         _subset_control(own, answers[1], kept),
         _shuffled_control(answers[2], oracle),
         *[
-            _shifted_control(trace, m)
+            shifted_control(trace.info.corpus, m.ref.proposal, m.oracle)
             for trace, m in zip(traces, measured, strict=True)
             if len(m.oracle) > 1
         ],
@@ -120,15 +120,15 @@ def _shuffled_control(shuffled: Answers, oracle: Tensor) -> Control:
     )
 
 
-def _shifted_control(trace: Trace, measured: Measured) -> Control:
-    """The reference's proposals against the oracle of positions half a trace away."""
-    n = len(measured.oracle)
-    moved = measured.oracle.roll(n // 2)
-    share = float((measured.ref.proposal == moved).float().mean())
-    bound = upper(independent_share(measured.ref.proposal, measured.oracle), n)
+def shifted_control(corpus: str, proposal: Tensor, oracle: Tensor) -> Control:
+    """The reference's proposals against the oracle of positions half a trace away, int64 [n]."""
+    n = len(oracle)
+    moved = oracle.roll(n // 2)
+    share = float((proposal == moved).float().mean())
+    bound = upper(independent_share(proposal, oracle), n)
     return Control(
         name="shifted oracle",
-        corpus=trace.info.corpus,
+        corpus=corpus,
         observed=share,
         expected=f"near chance, at most {100 * bound:.1f} %",
         passed=share <= bound,

@@ -42,6 +42,7 @@ class Facts:
     trimmed: bool = False
     has_kl: bool = False
     has_margins: bool = True
+    """The reference's margins are known."""
     kl_missing: str | None = None
     """Why KL was asked for and is not there."""
 
@@ -149,6 +150,8 @@ def _applicable(facts: Facts) -> list[Measure]:
     skipped = set()
     if not facts.trimmed:
         skipped |= {"disagreement_covered", "acceptance_ref_covered", "harm_covered"}
+    if not facts.has_margins:
+        skipped.add("flip_margin")
     if not facts.has_kl:
         skipped.add("kl_nats")
     return [measure for name, measure in CATALOGUE.items() if name not in skipped]

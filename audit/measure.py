@@ -124,7 +124,7 @@ def measure_trace(
             same.append(answer.same_weights)
         else:
             check_trace(cand, trace.sha256 or "", trace.positions)
-            own = _proposal_columns(cand.proposal[rows], ref_answers.proposal)
+            own = proposal_columns(cand.proposal[rows], ref_answers.proposal)
             same.append(False)
         frames.append(position_frame(common | own))
     return Measured(ref_answers, states, rows, oracle, frames, same)
@@ -176,7 +176,7 @@ def _answer_columns(
     }
 
 
-def _proposal_columns(proposal: Tensor, ref_proposal: Tensor) -> dict[str, object]:
+def proposal_columns(proposal: Tensor, ref_proposal: Tensor) -> dict[str, object]:
     """Only what bare proposals can tell: no margins, no ranks, and a vocabulary taken as whole."""
     always = torch.ones(len(ref_proposal), dtype=torch.bool).numpy()
     return {

@@ -9,8 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from audit.blocks import BlockHead, BlockOptions, HeadName, heads_in, load_block_head
-from audit.blocks import parse_head_name as parse_head_name
+from audit.blocks import (
+    BlockHead,
+    BlockOptions,
+    HeadName,
+    heads_in,
+    load_block_head,
+    parse_head_name,
+)
 from audit.errors import MismatchError
 from audit.files import Container, open_container
 from audit.heads import Head, HeadOptions, Proposals, load_candidate, load_head

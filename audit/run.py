@@ -8,35 +8,31 @@ two.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from audit.anchor import check_anchor, settle_anchors
 from audit.calibration import Calibration
-from audit.catalogue import MEASURES_VERSION
 from audit.controls import run_controls
 from audit.errors import BadUsageError, MismatchError, NotFoundError
-from audit.estimates import REGISTERS, Facts, estimate_all
-from audit.evidence import find
+from audit.estimates import REGISTERS
 from audit.files import open_container
 from audit.heads import Head, trim_reference
 from audit.heads.preflight import check_alive, check_pair, not_compressed, notes_of
+from audit.heads.proposals import is_proposals
 from audit.heads.scan import scan_rows
 from audit.heads.tokens import token_kinds
 from audit.ledger import load_calibration
 from audit.measure import AnyHead, Measured, measure_trace, valid_ids
-from audit.notes import kl_missing, other_heads, pad_wins, wide_ties
+from audit.notes import other_heads, pad_wins, wide_ties
+from audit.outcome import judge_candidate, provenance_of
 from audit.pair import HeadChoice, choose_head, load_cand, load_ref
-from audit.prediction import foretell
-from audit.provenance import now_utc, versions
-from audit.records import Candidate, Control, Finding, Provenance, Run
+from audit.proposed import audit_proposals
+from audit.records import Control, Finding, Run
 from audit.request import AuditRequest, CandidateRequest, Finished
-from audit.table import Frame
 from audit.traces import Trace, find_traces, read_trace
 from audit.traces.bundled import bundled_traces, whole_model
-from audit.verdict import judge
 
 __all__ = ["AuditRequest", "CandidateRequest", "Finished", "audit_heads"]
 
@@ -51,6 +47,8 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         AuditError: bad input of any kind, before anything is written.
     """
     report = progress or (lambda what, done, total: None)
+    if is_proposals(open_container(request.ref)):
+        return audit_proposals(request)
     files = [wanted.path for wanted in request.candidates if not wanted.is_trim]
     choice = choose_head(request.ref, files, request.pair.head)
     ref = load_ref(request.ref, choice, request.ref_options, request.pair.block)
@@ -68,7 +66,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
     for i, cand in enumerate(cands):
         frames = [m.frames[i] for m in measured]
         same = all(m.same_weights[i] for m in measured)
-        candidates.append(_judge(request, cand, frames, same, controls, calibration))
+        candidates.append(judge_candidate(request, cand, frames, same, controls, calibration))
         if same:
             findings.append(not_compressed(cand.record.name))
     run = Run(
@@ -79,7 +77,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         preflight=tuple(findings + wide_ties(cands, measured) + pad_wins(traces, measured)),
         controls=tuple(controls),
         calibration=calibration.summary() if calibration else None,
-        provenance=_provenance(request),
+        provenance=provenance_of(request),
     )
     return Finished(run, [frame for m in measured for frame in m.frames])
 
@@ -189,42 +187,6 @@ def _measure(
     return measured, anchors + controls
 
 
-def _judge(
-    request: AuditRequest,
-    cand: AnyHead,
-    frames: Sequence[Frame],
-    same: bool,
-    controls: Sequence[Control],
-    calibration: Calibration | None,
-) -> Candidate:
-    is_head = isinstance(cand, Head)
-    trimmed = isinstance(cand, Head) and not cand.is_full
-    facts = Facts(
-        same_weights=same,
-        trimmed=trimmed,
-        has_kl=is_head and request.kl and not trimmed,
-        has_margins=is_head,
-        kl_missing=kl_missing(request.kl, is_head, trimmed),
-    )
-    estimates = estimate_all(frames, facts, request.resampling)
-    failed = [control.sentence for control in controls if not control.passed]
-    verdict = judge(
-        estimates,
-        same_weights=same,
-        trimmed=trimmed,
-        failed_controls=failed,
-        calibration=calibration,
-    )
-    prediction = None
-    if calibration is not None and not trimmed:
-        inside = find(estimates, "disagreement", "in_distribution")
-        foretold = foretell(calibration, inside.value if inside else None, verdict.kind)
-        prediction = {name: one.model_dump(mode="json") for name, one in foretold.items()}
-    return Candidate(
-        head=cand.record, estimates=tuple(estimates), verdict=verdict, prediction=prediction
-    )
-
-
 def _calibration(
     request: AuditRequest, ref: Head, traces: Sequence[Trace]
 ) -> tuple[Calibration | None, list[Finding]]:
@@ -243,21 +205,3 @@ def _calibration(
         code="CALIBRATION_OTHER_TRACES", severity="note", subject="reference", sentence=sentence
     )
     return None, [note]
-
-
-def _provenance(request: AuditRequest) -> Provenance:
-    how = request.resampling
-    return Provenance(
-        created=now_utc(),
-        versions=versions(),
-        measures_version=MEASURES_VERSION,
-        platform=f"{platform.system()} {platform.machine()}",
-        device=request.device,
-        settings={
-            "kl": request.kl,
-            "anchor_min": request.anchor_min,
-            "level": how.level,
-            "resamples": how.resamples,
-            "seed": how.seed,
-        },
-    )

@@ -90,7 +90,7 @@ def sums_by_sequence(frame: Frame) -> Frame:
         "covered_disagreements": disagree & covered,
         "covered_ref_accepted": accepts["ref"] & covered,
         "covered_cand_accepted": accepts["cand"] & covered,
-        "flip_margin": np.where(disagree, frame["ref_margin"].to_numpy(np.float64), 0.0),
+        "flip_margin": np.where(disagree, _numbers(frame["ref_margin"]), 0.0),
         "kl_nats": _numbers(frame["kl_nats"]),
     }
     counts = pd.DataFrame({name: np.asarray(per_position[name], float) for name in COUNTS})

@@ -149,6 +149,39 @@ def test_proposals_from_elsewhere(place: Path, capsys: pytest.CaptureFixture[str
     refused(capsys, "were made on trace", *args, "traces/de.trace.safetensors")
 
 
+def test_the_reference_may_be_proposals_too(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reference right at 120 of 160, candidate flips 16 of those: R = 104 / 120, D = 16 / 160."""
+    from audit.traces import read_trace
+
+    path = place / "traces/code.trace.safetensors"
+    trace = read_trace(path)
+    meta = {"trace_sha256": trace.sha256 or ""}
+    ref = trace.oracle.clone()
+    ref[::4] = (ref[::4] + 1) % V
+    cand = ref.clone()
+    flipped = (ref == trace.oracle).nonzero().squeeze(1)[:16]
+    cand[flipped] = (cand[flipped] + 2) % V
+    for name, proposal in (("p.safetensors", ref), ("q.safetensors", cand)):
+        save_file({"proposal": proposal}, place / name, metadata=meta)
+    args = ["compare", "p.safetensors", "q.safetensors", "--trace", str(path)]
+    assert audit(*args, "--json") == 0
+    run = document(capsys)
+    (candidate,) = run["candidates"]
+    values = {(e["measure"], e["corpus"]): e["value"] for e in candidate["estimates"]}
+    assert values["disagreement", "code"] == pytest.approx(16 / 160)
+    assert values["retention", "code"] == pytest.approx(104 / 120)
+    assert "flip_margin" not in {e["measure"] for e in candidate["estimates"]}
+    assert audit("show", "latest") == 0 and "retention" in capsys.readouterr().out
+    Path("audit-ledger").rename("kept")
+    refused(capsys, "must be one too", "compare", "p.safetensors", "cand.safetensors", *args[3:])
+    refused(capsys, "2 were found", *args[:3])
+    noise = (trace.oracle + 1) % V
+    save_file({"proposal": noise}, place / "r.safetensors", metadata=meta)
+    refused(capsys, "which chance gives too", "compare", "r.safetensors", *args[2:])
+
+
 def test_audit_traces_names_the_states(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -296,7 +329,7 @@ def test_an_interrupt_leaves_nothing_and_exits_130(
 def test_a_bug_exits_70_with_a_traceback(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("audit.run.judge", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr("audit.outcome.judge", lambda *a, **k: 1 / 0)
     assert audit("compare", "ref.safetensors", "cand.safetensors", "--json") == 70
     seen = capsys.readouterr()
     assert json.loads(seen.out)["error"]["kind"] == "internal" and "Traceback" in seen.err
