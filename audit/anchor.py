@@ -53,7 +53,7 @@ def check_anchor(
     ranks = measured.ref.oracle_rank[covered]
     share = reproduced(measured.ref, measured.oracle, ref.is_full)
     if isinstance(ref, BlockHead) or trace.info.oracle == "text":
-        return _draft_control(trace, measured, share)
+        return beyond_chance(trace.info.corpus, measured.ref.proposal, measured.oracle, share)
     if share >= minimum:
         return _own_control(trace, share, minimum)
     median = int(ranks.median())
@@ -159,12 +159,14 @@ def _own_control(trace: Trace, share: float, minimum: float) -> Control:
     )
 
 
-def _draft_control(trace: Trace, measured: Measured, share: float) -> Control:
-    chance = independent_share(measured.ref.proposal, measured.oracle)
-    bound = upper(chance, len(measured.oracle))
+def beyond_chance(
+    corpus: str, proposal: torch.Tensor, oracle: torch.Tensor, share: float
+) -> Control:
+    """Anchor of what only has to be beyond chance; `share` is its acceptance, ids int64 [n]."""
+    bound = upper(independent_share(proposal, oracle), len(oracle))
     return Control(
         name="anchor",
-        corpus=trace.info.corpus,
+        corpus=corpus,
         observed=share,
         expected=f"beyond chance, more than {100 * bound:.1f} %",
         passed=share > bound,

@@ -6,7 +6,8 @@ Everything above this module (estimates, verdict, reports) works on the frames i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from audit.table import Frame, position_frame
 from audit.traces import Trace, lookahead_rows
 
 AnyHead = Head | Proposals
+T = TypeVar("T", bound=AnyHead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,21 @@ class Measured:
     frames: list[Frame]
     """One position table per candidate, in the order given."""
     same_weights: list[bool]
+
+
+def with_own_names(cands: Sequence[T]) -> list[T]:
+    """The candidates, those whose name is taken renamed: tables are told apart by it."""
+    taken: set[str] = set()
+    named: list[T] = []
+    for cand in cands:
+        name, i = cand.record.name, 1
+        while name in taken:
+            i += 1
+            name = f"{cand.record.name}#{i}"
+        taken.add(name)
+        record = cand.record.model_copy(update={"name": name})
+        named.append(cand if name == cand.record.name else replace(cand, record=record))
+    return named
 
 
 def states_for(head: Head, trace: Trace, rows: Tensor, device: str = "cpu") -> Tensor:

@@ -40,6 +40,24 @@ def wide_ties(cands: Sequence[AnyHead], measured: Sequence[Measured]) -> list[Fi
     return found
 
 
+def saturated_ties(traces: Sequence[Trace], measured: Sequence[Measured]) -> list[Finding]:
+    """Positions where the reference's cap rounds its two best logits to one."""
+    found = []
+    for trace, m in zip(traces, measured, strict=True):
+        ties = int(m.ref.saturated.sum())
+        if ties:
+            sentence = (
+                f"the cap makes the two best logits equal at {ties} of {len(m.rows)} positions; "
+                "proposals are decided before it"
+            )
+            found.append(
+                Finding(
+                    code="SATURATED", severity="note", subject=trace.info.corpus, sentence=sentence
+                )
+            )
+    return found
+
+
 def pad_wins(traces: Sequence[Trace], measured: Sequence[Measured]) -> list[Finding]:
     """Positions where a padding row of the reference would have won, had it not been masked."""
     found = []

@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from audit.chance import independent_share, upper
+from audit.anchor import beyond_chance
 from audit.controls import shifted_control
 from audit.errors import BadUsageError, MismatchError
 from audit.files import open_container
 from audit.heads import Proposals
 from audit.heads.proposals import check_trace, is_proposals, read_proposals
-from audit.measure import proposal_columns
+from audit.measure import proposal_columns, with_own_names
 from audit.outcome import judge_candidate, provenance_of
 from audit.records import Control, Run
 from audit.request import AuditRequest, Finished
@@ -33,7 +33,8 @@ def audit_proposals(request: AuditRequest) -> Finished:
     trace = _the_trace(request)
     rows, targets = lookahead_rows(trace, 1)
     oracle = trace.oracle[targets]
-    ref, *cands = _read_all(request, trace)
+    ref, *found = _read_all(request, trace)
+    cands = with_own_names(found)
     anchor = _anchor(ref, trace, ref.proposal[rows], oracle)
     controls = [anchor]
     if len(oracle) > 1:
@@ -69,7 +70,7 @@ def _the_trace(request: AuditRequest) -> Trace:
 
 
 def _read_all(request: AuditRequest, trace: Trace) -> list[Proposals]:
-    """The reference and the candidates, each under a name of its own."""
+    """The reference and the candidates."""
     highest = int(torch.maximum(trace.token.max(), trace.oracle.max())) + 1
     vocabulary = trace.info.vocabulary or request.ref_options.vocabulary or highest
     found: list[Proposals] = []
@@ -91,22 +92,15 @@ def _read_all(request: AuditRequest, trace: Trace) -> list[Proposals]:
 
 def _anchor(ref: Proposals, trace: Trace, proposal: torch.Tensor, oracle: torch.Tensor) -> Control:
     share = float((proposal == oracle).float().mean())
-    bound = upper(independent_share(proposal, oracle), len(oracle))
-    if share <= bound:
-        raise MismatchError(
-            f"{ref.record.name} proposes {100 * share:.1f} % of the oracle tokens, which chance "
-            f"gives too (up to {100 * bound:.1f} %)",
-            hint="are its rows those of this trace, and not shifted by one?",
-            where=ref.record.path,
-            code="STATES_NOT_FOR_THIS_HEAD",
-        )
-    return Control(
-        name="anchor",
-        corpus=trace.info.corpus,
-        observed=share,
-        expected=f"beyond chance, more than {100 * bound:.1f} %",
-        passed=True,
-        sentence=f"the reference proposes {100 * share:.2f} % of the oracle tokens",
+    anchor = beyond_chance(trace.info.corpus, proposal, oracle, share)
+    if anchor.passed:
+        return anchor
+    raise MismatchError(
+        f"{ref.record.name} proposes {100 * share:.1f} % of the oracle tokens, which chance "
+        f"gives too ({anchor.expected})",
+        hint="are its rows those of this trace, and not shifted by one?",
+        where=ref.record.path,
+        code="STATES_NOT_FOR_THIS_HEAD",
     )
 
 

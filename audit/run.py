@@ -9,7 +9,6 @@ two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from audit.anchor import check_anchor, settle_anchors
@@ -24,8 +23,8 @@ from audit.heads.proposals import is_proposals
 from audit.heads.scan import scan_rows
 from audit.heads.tokens import token_kinds
 from audit.ledger import load_calibration
-from audit.measure import AnyHead, Measured, measure_trace, valid_ids
-from audit.notes import other_heads, pad_wins, wide_ties
+from audit.measure import AnyHead, Measured, measure_trace, valid_ids, with_own_names
+from audit.notes import other_heads, pad_wins, saturated_ties, wide_ties
 from audit.outcome import judge_candidate, provenance_of
 from audit.pair import HeadChoice, choose_head, load_cand, load_ref
 from audit.proposed import audit_proposals
@@ -74,7 +73,12 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         reference=ref.record,
         candidates=tuple(candidates),
         traces=tuple(trace.record() for trace in traces),
-        preflight=tuple(findings + wide_ties(cands, measured) + pad_wins(traces, measured)),
+        preflight=tuple(
+            findings
+            + wide_ties(cands, measured)
+            + saturated_ties(traces, measured)
+            + pad_wins(traces, measured)
+        ),
         controls=tuple(controls),
         calibration=calibration.summary() if calibration else None,
         provenance=provenance_of(request),
@@ -93,20 +97,7 @@ def _load_candidates(request: AuditRequest, choice: HeadChoice, ref: Head) -> li
             cands.append(load_cand(wanted.path, choice, wanted.options, block, ref))
     if not cands:
         raise BadUsageError("no candidate was given", hint="audit compare REF CAND, or --trim FILE")
-    taken: set[str] = set()
-    named: list[AnyHead] = []
-    for cand in cands:
-        name, i = cand.record.name, 1
-        while name in taken:
-            i += 1
-            name = f"{cand.record.name}#{i}"
-        taken.add(name)
-        named.append(cand if name == cand.record.name else _renamed(cand, name))
-    return named
-
-
-def _renamed(cand: AnyHead, name: str) -> AnyHead:
-    return replace(cand, record=cand.record.model_copy(update={"name": name}))
+    return with_own_names(cands)
 
 
 def _find_traces(request: AuditRequest, choice: HeadChoice, report: Progress) -> list[Path]:

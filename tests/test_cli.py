@@ -125,6 +125,16 @@ def test_several_candidates_are_ranked_in_one_run(
     assert "vocabulary cut: the rows it keeps answer exactly" in text
 
 
+def test_ties_that_the_cap_makes_are_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "m").mkdir()
+    config = {"model_type": "gemma2", "final_logit_softcapping": 0.01, "rms_norm_eps": 1e-6}
+    (place / "m/config.json").write_text(json.dumps(config))
+    write_head(place / "m/model.safetensors", head_weight())
+    assert audit("compare", "m", "cand.safetensors", "--trace", "traces", "--json") == 0
+    told = [f for f in document(capsys)["preflight"] if f["code"] == "SATURATED"]
+    assert len(told) == 2 and "160 of 160" in told[0]["sentence"]
+
+
 def test_equal_names_are_told_apart(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same = ["cand.safetensors", "cand.safetensors"]
     assert audit("compare", "ref.safetensors", *same, "--json") == 0
@@ -174,6 +184,9 @@ def test_the_reference_may_be_proposals_too(
     assert values["retention", "code"] == pytest.approx(104 / 120)
     assert "flip_margin" not in {e["measure"] for e in candidate["estimates"]}
     assert audit("show", "latest") == 0 and "retention" in capsys.readouterr().out
+    assert audit(*args[:3], "q.safetensors", *args[3:], "--json", "--no-record") == 0
+    names = [one["head"]["name"] for one in document(capsys)["candidates"]]
+    assert names == ["q.safetensors", "q.safetensors#2"]
     Path("audit-ledger").rename("kept")
     refused(capsys, "must be one too", "compare", "p.safetensors", "cand.safetensors", *args[3:])
     refused(capsys, "2 were found", *args[:3])

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from audit.cli.blocks import block_options
 from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options
 from audit.errors import BadUsageError
 
@@ -158,25 +159,9 @@ def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger:
 
 def _pair_options(options: dict[str, Any]) -> Any:
     """What was said about the head's kind and its draft block."""
-    from audit.blocks import BlockOptions
-    from audit.files import open_container
     from audit.pair import PairOptions
 
-    layers = options["aux_layers"]
-    if layers is not None and not all(part.strip().isdigit() for part in layers.split(",")):
-        raise BadUsageError(
-            f"--aux-layers needs layer numbers, not {layers!r}", hint="--aux-layers 2,12,21"
-        )
-    verifier = options["verifier"]
-    block = BlockOptions(
-        verifier=open_container(verifier) if verifier else None,
-        borrow_target_head=options["borrow_target_head"],
-        concat=options["concat"],
-        stage=options["stage"],
-        position_offset=options["position_offset"],
-        aux_layers=tuple(int(part) for part in layers.split(",")) if layers else None,
-    )
-    return PairOptions(head=options["head"], block=block)
+    return PairOptions(head=options["head"], block=block_options(options))
 
 
 def _tensor(given: tuple[str, ...], side: str) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from audit.cli.blocks import block_options
 from audit.cli.frame import SEED, Shared, shared_options
 from audit.errors import BadUsageError
 
@@ -88,21 +89,11 @@ def forge(shared: Shared, ref: Path, cut: str, output: Path, **options: Any) -> 
 
 def _reference(ref: Path, options: dict[str, Any]) -> tuple[Any, list[str]]:
     """REF's head, and a note on heads that were not meant."""
-    from audit.blocks import BlockOptions
-    from audit.files import open_container
     from audit.heads import HeadOptions
     from audit.pair import choose_head, load_ref
 
-    verifier = options["verifier"]
-    block = BlockOptions(
-        verifier=open_container(verifier) if verifier else None,
-        borrow_target_head=options["borrow_target_head"],
-        concat=options["concat"],
-        stage=options["stage"],
-        position_offset=options["position_offset"],
-    )
     choice = choose_head(ref, [], options["head"])
-    head = load_ref(ref, choice, HeadOptions(tensor=options["head_tensor"]), block)
+    head = load_ref(ref, choice, HeadOptions(tensor=options["head_tensor"]), block_options(options))
     others = ", ".join(choice.others)
     said = (
         f"the LM head was cut; REF also holds {others}: --head {choice.others[0]}" if others else ""

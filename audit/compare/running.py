@@ -89,7 +89,6 @@ class RowsOfRef(Running):
     """
 
     def __init__(self, head: Head, ref: Running, oracle: Tensor) -> None:
-        self._ref = ref
         super().__init__(head, ref.states, oracle, ref.device)
 
     def tile(self, lo: int, hi: int) -> Tile:
