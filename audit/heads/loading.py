@@ -40,7 +40,16 @@ def load_head(path: Path, options: HeadOptions = _DEFAULTS, *, base: Head | None
         raise BadUsageError(
             "this file holds proposals, not a head", hint="give it as a candidate", where=path
         )
-    return _head_in(container, options, base)
+    head = _head_in(container, options, base)
+    if options.vocabulary and head.rows.count > options.vocabulary:
+        raise MismatchError(
+            f"the head has {head.rows.count} rows, more than the {options.vocabulary} ids of "
+            "--vocabulary",
+            hint="--vocabulary is the size of a trimmed head's target; a full head needs none",
+            where=path,
+            code="VOCABULARY",
+        )
+    return head
 
 
 def load_candidate(path: Path, options: HeadOptions, ref: Head) -> Head | Proposals:
@@ -51,6 +60,7 @@ def load_candidate(path: Path, options: HeadOptions, ref: Head) -> Head | Propos
     """
     container = open_container(path)
     if is_proposals(container):
+        _check_unread(options, path)
         return read_proposals(container, ref.vocabulary)
     head = _head_in(container, options, ref)
     if head.hidden_size != ref.hidden_size:
@@ -61,6 +71,22 @@ def load_candidate(path: Path, options: HeadOptions, ref: Head) -> Head | Propos
             where=path,
         )
     return check_vocabulary(head, ref)
+
+
+def _check_unread(options: HeadOptions, path: Path) -> None:
+    """Refuse options about weights for a file that holds none, instead of ignoring them."""
+    given = {
+        "--map": options.map,
+        "--factors": options.factors,
+        "--keep-index": options.keep_index,
+    }
+    useless = [name for name, value in given.items() if value is not None]
+    if useless:
+        raise BadUsageError(
+            f"{useless[0]} is about weights, and this file holds proposals",
+            hint="proposals are ids of the target vocabulary already",
+            where=path,
+        )
 
 
 def trim_reference(ref: Head, card: Path) -> Head:

@@ -91,6 +91,16 @@ def test_proposals_file(tmp_path: Path, ref: Head) -> None:
         load_head(path)
 
 
+def test_options_about_weights_are_not_ignored(tmp_path: Path, ref: Head) -> None:
+    meta = {"trace_sha256": "ab" * 32}
+    path = safetensors(tmp_path / "p.safetensors", meta, proposal=torch.tensor([1]))
+    with pytest.raises(BadUsageError, match="--map is about weights"):
+        load_candidate(path, HeadOptions(map=tmp_path / "ids.txt"), ref)
+    full = safetensors(tmp_path / "full.safetensors", lm_head__weight=weights())
+    with pytest.raises(MismatchError, match=r"16 rows, more than the 5 ids of --vocabulary"):
+        load_head(full, HeadOptions(vocabulary=5))
+
+
 @pytest.mark.parametrize(
     ("proposal", "metadata", "words"),
     [
