@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of the readers: `python tools/fuzz/readers.py SEEDS -max_total_time=1800`.
+"""Coverage-guided fuzzing of the readers: `python tools/fuzz/readers.py SEEDS -max_total_time=N`.
 
 Needs `pip install atheris`; run by hand, never in CI. Each input is a file, or a folder of files,
 that is opened, inspected and decoded whole. Only an AuditError may come out; libFuzzer's own limits
