@@ -131,32 +131,25 @@ def _is_trace(path: Path) -> bool:
 
 def _documents(options: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The documents to run over, and what the trace says of them."""
-    from audit.corpora import load_corpora, verify
+    from audit.corpora import corpus_documents, find_corpus, own_documents
     from audit.report.wording import clean
-    from audit.traces.text import read_documents
 
     register, language = options["register"], options["language"]
     if options["texts"]:
         name = clean(options["corpus"] or options["texts"][0].stem)
         about = {"corpus": name, "register": register or "in_distribution", "language": language}
-        return read_documents(options["texts"], options["split"]), about
+        split = options["split"]
+        return own_documents(options["texts"], split_blank_lines=split, field=None), about
     if not options["corpus"]:
         raise BadUsageError(
             "there is no text to run over",
             hint="give --text FILE, or --corpus NAME (audit corpora)",
         )
-    named = {corpus.manifest.name: corpus for corpus in load_corpora()}
-    corpus = named.get(options["corpus"])
-    if corpus is None:
-        raise BadUsageError(
-            f"there is no bundled corpus {options['corpus']!r}",
-            hint=f"one of {', '.join(named)}; or your own text with --text",
-        )
-    verify(corpus)
+    corpus = find_corpus(options["corpus"])
     manifest = corpus.manifest
     about = {
         "corpus": manifest.name,
         "register": register or manifest.register_,
         "language": language or manifest.language,
     }
-    return read_documents(corpus.files, split_blank_lines=False), about
+    return corpus_documents(corpus), about

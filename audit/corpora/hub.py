@@ -1,0 +1,118 @@
+"""The Hugging Face hub, through the optional library `datasets`: reached quickly or not at all."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from audit.corpora.manifest import HubSource
+from audit.errors import AuditError, BadUsageError, MissingExtraError, UnreadableError, first_line
+
+TIMEOUT = 10
+"""Seconds for the first answer. Who gets none has no network, and should not wait for retries."""
+_RETRIES = 2
+
+
+def datasets_library() -> ModuleType:
+    """`datasets`, told to give up soon and to keep its bars to itself.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtraError(
+            f"a corpus with a [source] table needs the library datasets: {first_line(error)}",
+            hint="pip install 'head-audit[corpora]'",
+        ) from error
+    datasets.disable_progress_bars()
+    # Its own 20 retries would wait for minutes.
+    datasets.config.STREAMING_READ_MAX_RETRIES = _RETRIES
+    library: ModuleType = datasets
+    return library
+
+
+def commit_of(source: HubSource) -> str:
+    """The commit that the source's revision names at the hub now.
+
+    Raises:
+        UnreadableError: the hub is out of reach, or knows no such data set or revision.
+        MissingExtraError: the library `datasets` is not installed.
+    """
+    library = datasets_library()
+    from huggingface_hub import HfApi
+
+    if library.config.HF_HUB_OFFLINE:
+        raise _offline(source)
+    try:
+        found = HfApi(endpoint=library.config.HF_ENDPOINT).dataset_info(
+            source.id, revision=source.revision, timeout=TIMEOUT
+        )
+    except Exception as error:
+        raise reach_error(source, error) from error
+    return str(found.sha)
+
+
+def open_hub(source: HubSource) -> Any:
+    """A stream of the source's rows at its commit.
+
+    Raises:
+        BadUsageError: its revision is a branch or tag.
+        UnreadableError: the hub is out of reach or lacks it.
+    """
+    if not source.pinned:
+        raise BadUsageError(
+            f"{source.id} is named at {source.revision!r}, which moves: what is drawn from it "
+            "could change unseen",
+            hint="audit corpora fetch NAME --allow-unpinned -o FOLDER keeps what it holds now and "
+            "says which commit that is; then use the folder, or put the commit into the manifest",
+        )
+    library = datasets_library()
+    # One quick question first: what follows would try again for minutes.
+    commit_of(source)
+    # With the scheme, no folder of that name in the working directory is taken for it.
+    return library.load_dataset(
+        f"hf://datasets/{source.id}",
+        source.config,
+        split=source.split,
+        revision=source.revision,
+        streaming=True,
+    )
+
+
+def reach_error(source: HubSource, error: Exception) -> AuditError:
+    """What a failure of the hub's libraries means for the user."""
+    from huggingface_hub import errors
+
+    for kind, sentence, hint in (
+        (errors.OfflineModeIsEnabled, "", ""),
+        (errors.GatedRepoError, "is given only to those who accepted its terms",
+         "accept them on its page and log in with: hf auth login"),
+        (errors.RepositoryNotFoundError, "is not on the hub, or is private",
+         "check [source] id; for a private one log in with: hf auth login"),
+        (errors.RevisionNotFoundError, f"has no revision {source.revision!r}",
+         "check [source] revision"),
+    ):  # fmt: skip
+        if isinstance(error, kind):
+            if not sentence:
+                return _offline(source)
+            return UnreadableError(f"the data set {source.id} {sentence}", hint=hint)
+    if isinstance(error, errors.HfHubHTTPError | OSError) or "httpx" in type(error).__module__:
+        return UnreadableError(
+            f"the Hugging Face hub can not be reached for {source.id}: {first_line(error)}",
+            hint="check the network; the bundled corpora (audit corpora) and your own files "
+            "(--text) need none",
+        )
+    return UnreadableError(
+        f"the data set {source.id} can not be read: {first_line(error)}",
+        hint="check config, split and column in [source]; data sets that need code of their own "
+        "can not be used",
+    )
+
+
+def _offline(source: HubSource) -> AuditError:
+    return UnreadableError(
+        f"{source.id} lies on the Hugging Face hub, and HF_HUB_OFFLINE forbids to go there",
+        hint="unset HF_HUB_OFFLINE, or use text that lies here (audit corpora, --text)",
+    )

@@ -1,0 +1,70 @@
+"""The text beside a manifest: read it, and compare it with the hashes that the manifest lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from audit.corpora.documents import Document, content_sha256
+from audit.corpora.manifest import Corpus
+from audit.corpora.text_files import read_text
+from audit.errors import UnreadableError
+from audit.provenance import sha256_file
+
+_FOLDER = "documents"
+
+
+def stored_documents(corpus: Corpus) -> list[Document]:
+    """The documents of a corpus that holds its text, checked first, in the order of their names.
+
+    Raises:
+        UnreadableError: the text is not what the manifest describes, or is not UTF-8.
+    """
+    verify(corpus)
+    files = sorted(corpus.manifest.files or {})
+    return [Document(name, read_text(corpus.folder / _FOLDER / name)) for name in files]
+
+
+def verify(corpus: Corpus) -> None:
+    """Check that the documents are those the manifest was written for.
+
+    Raises:
+        UnreadableError: naming each file that was changed, is missing or is not listed.
+    """
+    if found := differences(corpus):
+        raise UnreadableError(
+            f"the text of {corpus.manifest.name} is not what its manifest describes: "
+            f"{', '.join(found)}",
+            hint="restore the corpus; numbers on changed text can not be compared",
+            where=corpus.folder,
+        )
+
+
+def differences(corpus: Corpus) -> list[str]:
+    """What differs from the manifest, such as `changed documents/a.txt`; empty if nothing does.
+
+    A corpus with a source has no text here that could differ.
+    """
+    listed = corpus.manifest.files
+    if listed is None:
+        return []
+    folder = corpus.folder / _FOLDER
+    present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    out = []
+    for name in sorted(present | set(listed)):
+        state = _state(folder / name, corpus.folder, listed.get(name))
+        if state:
+            out.append(f"{state} {_FOLDER}/{name}")
+    if not out and content_sha256(listed) != corpus.manifest.sha256:
+        out.append("sha256 is not the hash of [files]")
+    return out
+
+
+def _state(path: Path, corpus: Path, sha256: str | None) -> str:
+    """What is wrong with one document; empty when nothing is."""
+    if not path.exists():
+        return "missing"
+    if not path.resolve().is_relative_to(corpus.resolve()):
+        return "leading elsewhere"
+    if sha256 is None:
+        return "extra"
+    return "" if path.is_file() and sha256_file(path) == sha256 else "changed"
