@@ -8,13 +8,14 @@ reads files that have no manifest.
 from audit.corpora.bundled import bundled_folder, external_corpora, find_corpus, load_corpora
 from audit.corpora.documents import Document
 from audit.corpora.external import corpus_documents
-from audit.corpora.manifest import Corpus, Manifest, read_corpus
+from audit.corpora.manifest import Corpus, HubSource, Manifest, read_corpus
 from audit.corpora.own_files import own_documents
 from audit.corpora.stored import verify
 
 __all__ = [
     "Corpus",
     "Document",
+    "HubSource",
     "Manifest",
     "bundled_folder",
     "corpus_documents",

@@ -19,7 +19,7 @@ from audit.corpora.chat import row_text
 from audit.corpora.documents import Document, content_sha256, text_sha256
 from audit.corpora.hub import commit_of, datasets_library, open_hub, reach_error
 from audit.corpora.keeping import keeps
-from audit.corpora.manifest import Corpus, HubSource, LocalSource, Manifest
+from audit.corpora.manifest import Corpus, HubSource, LocalSource
 from audit.corpora.stored import stored_documents
 from audit.errors import (
     AuditError,
@@ -62,14 +62,15 @@ def corpus_documents(corpus: Corpus, progress: Progress | None = None) -> list[D
     return documents
 
 
-def pinned(corpus: Corpus, revision: str | None = None) -> Corpus:
+def pinned(corpus: Corpus, revision: str | None = None, allow_moving: bool = False) -> Corpus:
     """The same corpus with its hub source at a commit; others as they are.
 
     Args:
         revision: take this commit, branch or tag instead of the manifest's.
+        allow_moving: ask the hub which commit a branch or tag names now.
 
     Raises:
-        BadUsageError: a revision for a corpus that is not on the hub.
+        BadUsageError: a revision for a corpus that is not on the hub, or one that moves.
         UnreadableError: the hub is out of reach, or knows no such data set or revision.
         MissingExtraError: the library `datasets` is not installed.
     """
@@ -83,8 +84,21 @@ def pinned(corpus: Corpus, revision: str | None = None) -> Corpus:
         return corpus
     wanted = source.model_copy(update={"revision": revision or source.revision})
     if not wanted.pinned:
+        if not allow_moving:
+            raise _moving(corpus, wanted)
         wanted = wanted.model_copy(update={"revision": commit_of(wanted)})
     return Corpus(corpus.manifest.model_copy(update={"source": wanted}), corpus.folder)
+
+
+def _moving(corpus: Corpus, source: HubSource) -> AuditError:
+    name = corpus.manifest.name
+    return BadUsageError(
+        f"{name} names {source.id} at {source.revision!r}, which moves: its text could change "
+        "unseen",
+        hint=f"audit corpora fetch {name} --allow-unpinned -o FOLDER keeps what it holds now and "
+        "says which commit that is; then give FOLDER as the corpus",
+        where=corpus.folder,
+    )
 
 
 def _draw(corpus: Corpus, progress: Progress) -> list[Document]:
@@ -116,6 +130,8 @@ def _rows(corpus: Corpus) -> Iterable[Mapping[str, Any]]:
     source = corpus.manifest.source
     assert not isinstance(source, str)
     if isinstance(source, HubSource):
+        if not source.pinned:
+            raise _moving(corpus, source)
         stream = open_hub(source)
     else:
         options = {"sample_by": "document"} if source.format == "text" else {}
@@ -186,13 +202,3 @@ def _root_cause(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return first_line(error) if isinstance(error, Exception) else type(error).__name__
-
-
-def drawn_from(manifest: Manifest) -> str:
-    """A source in words, for the manifest of text that was drawn from it."""
-    source = manifest.source
-    if isinstance(source, str):
-        return source
-    options = source.model_dump(mode="json", exclude_none=True)
-    words = ", ".join(f"{key} {value}" for key, value in options.items() if value not in ({}, ""))
-    return f"drawn with {words}"

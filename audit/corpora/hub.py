@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from audit.corpora.manifest import HubSource
-from audit.errors import AuditError, BadUsageError, MissingExtraError, UnreadableError, first_line
+from audit.errors import AuditError, MissingExtraError, UnreadableError, first_line
 
 TIMEOUT = 10
 """Seconds for the first answer. Who gets none has no network, and should not wait for retries."""
@@ -55,19 +55,12 @@ def commit_of(source: HubSource) -> str:
 
 
 def open_hub(source: HubSource) -> Any:
-    """A stream of the source's rows at its commit.
+    """A stream of the rows of a pinned source.
 
     Raises:
-        BadUsageError: its revision is a branch or tag.
         UnreadableError: the hub is out of reach or lacks it.
+        MissingExtraError: the library `datasets` is not installed.
     """
-    if not source.pinned:
-        raise BadUsageError(
-            f"{source.id} is named at {source.revision!r}, which moves: what is drawn from it "
-            "could change unseen",
-            hint="audit corpora fetch NAME --allow-unpinned -o FOLDER keeps what it holds now and "
-            "says which commit that is; then use the folder, or put the commit into the manifest",
-        )
     library = datasets_library()
     # One quick question first: what follows would try again for minutes.
     commit_of(source)

@@ -24,18 +24,19 @@ def stored_documents(corpus: Corpus) -> list[Document]:
     return [Document(name, read_text(corpus.folder / _FOLDER / name)) for name in files]
 
 
-def verify(corpus: Corpus) -> None:
-    """Check that the documents are those the manifest was written for.
+def verify(*corpora: Corpus) -> None:
+    """Check that the documents of each are those its manifest was written for.
 
     Raises:
         UnreadableError: naming each file that was changed, is missing or is not listed.
     """
-    if found := differences(corpus):
+    found = {corpus.manifest.name: differences(corpus) for corpus in corpora}
+    wrong = [f"{name}: {', '.join(files)}" for name, files in found.items() if files]
+    if wrong:
         raise UnreadableError(
-            f"the text of {corpus.manifest.name} is not what its manifest describes: "
-            f"{', '.join(found)}",
-            hint="restore the corpus; numbers on changed text can not be compared",
-            where=corpus.folder,
+            f"text is not what its manifest describes: {'; '.join(wrong)}",
+            hint="restore it; numbers on changed text can not be compared",
+            where=corpora[0].folder if len(corpora) == 1 else corpora[0].folder.parent,
         )
 
 

@@ -37,10 +37,7 @@ def write_corpus(manifest: Manifest, documents: Sequence[Document], folder: Path
     Raises:
         BadUsageError: the folder is there already, or cannot be made.
     """
-    if folder.exists() or folder.is_symlink():
-        raise BadUsageError(
-            f"{folder} is there already", hint="choose another place with -o", where=folder
-        )
+    check_new_folder(folder)
     manifest = sealed(manifest, documents)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -61,6 +58,14 @@ def write_corpus(manifest: Manifest, documents: Sequence[Document], folder: Path
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return Corpus(manifest, folder)
+
+
+def check_new_folder(folder: Path) -> None:
+    """Raises BadUsageError if something is there already."""
+    if folder.exists() or folder.is_symlink():
+        raise BadUsageError(
+            f"{folder} is there already", hint="choose another place with -o", where=folder
+        )
 
 
 def manifest_toml(manifest: Manifest) -> str:
