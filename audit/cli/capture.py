@@ -24,8 +24,14 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("model", type=_FILE)
-@click.option("--text", "texts", type=_FILE, multiple=True, help="UTF-8 file; may be repeated.")
-@click.option("--corpus", help="A bundled corpus; with --text, the name the text goes by.")
+@click.option(
+    "--text", "texts", type=_FILE, multiple=True,
+    help="Text, JSON Lines or Parquet file, or a folder of them; may be repeated.",
+)  # fmt: skip
+@click.option("--field", help="Where a row's text stands, as in meta.body; else text or messages.")
+@click.option(
+    "--corpus", help="A corpus by name or folder; with --text, the name the text goes by."
+)
 @click.option("-o", "--output", type=_FILE, required=True, help="The trace file to write.")
 @click.option("--split", is_flag=True, help="Two blank lines separate documents in --text files.")
 @click.option(
@@ -138,8 +144,8 @@ def _documents(options: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     if options["texts"]:
         name = clean(options["corpus"] or options["texts"][0].stem)
         about = {"corpus": name, "register": register or "in_distribution", "language": language}
-        split = options["split"]
-        return own_documents(options["texts"], split_blank_lines=split, field=None), about
+        split, field = options["split"], options["field"]
+        return own_documents(options["texts"], split_blank_lines=split, field=field), about
     if not options["corpus"]:
         raise BadUsageError(
             "there is no text to run over",

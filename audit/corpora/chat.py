@@ -1,9 +1,9 @@
 """Rows of a data set become plain text: strings, lists of strings, and chats.
 
-A chat is a list of messages. Each becomes `Role: content`, with a blank line between, as in the
-bundled corpus `chat`; a call of a tool is a line `call NAME ARGUMENTS`. No chat template is
-applied: templates belong to one model, and text with its template's marks is another register,
-which a user renders and gives as text. Hidden reasoning beside the content is left out.
+A chat is a list of messages. Each becomes `Role: content`, with a blank line between; a
+call of a tool is a line `call NAME ARGUMENTS`. No chat template is applied: templates belong to
+one model, and text with its template's marks is another register, which a user renders and gives
+as text. Hidden reasoning beside the content is left out.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ def _names(row: Mapping[str, Any]) -> str:
 
 def _kind(value: object) -> str:
     """What a value is, in words of JSON."""
-    if isinstance(value, bool | int | float):
-        return "a number" if not isinstance(value, bool) else "true or false"
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, str):
-        return "text"
-    return "a list" if isinstance(value, Sequence) and not isinstance(value, bytes) else "bytes"
+    if value is None:
+        return "null"
+    known: tuple[tuple[Any, str], ...] = (
+        (bool, "true or false"), (str, "text"), (bytes, "bytes"), (int | float, "a number"),
+        (Mapping, "an object"), (Sequence, "a list"),
+    )  # fmt: skip
+    return next((words for kind, words in known if isinstance(value, kind)), type(value).__name__)

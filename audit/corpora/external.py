@@ -17,7 +17,7 @@ from typing import Any
 
 from audit.corpora.chat import row_text
 from audit.corpora.documents import Document, content_sha256, text_sha256
-from audit.corpora.hub import commit_of, datasets_library, open_hub, reach_error
+from audit.corpora.hub import commit_of, open_hub, open_stream, reach_error
 from audit.corpora.keeping import keeps
 from audit.corpora.manifest import Corpus, HubSource, LocalSource
 from audit.corpora.stored import stored_documents
@@ -137,9 +137,7 @@ def _rows(corpus: Corpus) -> Iterable[Mapping[str, Any]]:
         options = {"sample_by": "document"} if source.format == "text" else {}
         # The library reads patterns too, and a name may look like one.
         files = [glob.escape(str(path)) for path in _local_files(source, corpus)]
-        stream = datasets_library().load_dataset(
-            source.format, data_files=files, split="train", streaming=True, **options
-        )
+        stream = open_stream(source.format, data_files=files, split="train", **options)
     shuffled: Iterable[Mapping[str, Any]] = stream.shuffle(
         seed=source.seed, buffer_size=source.buffer
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -10,11 +12,10 @@ from audit.errors import AuditError, MissingExtraError, UnreadableError, first_l
 
 TIMEOUT = 10
 """Seconds for the first answer. Who gets none has no network, and should not wait for retries."""
-_RETRIES = 2
 
 
 def datasets_library() -> ModuleType:
-    """`datasets`, told to give up soon and to keep its bars to itself.
+    """`datasets`, told to give up soon and to keep its bars and its own messages to itself.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -27,8 +28,10 @@ def datasets_library() -> ModuleType:
             hint="pip install 'head-audit[corpora]'",
         ) from error
     datasets.disable_progress_bars()
-    # Its own 20 retries would wait for minutes.
-    datasets.config.STREAMING_READ_MAX_RETRIES = _RETRIES
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
+    logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)
+    # The hub's client beneath tries six times by itself; twenty times that takes many minutes.
+    datasets.config.STREAMING_READ_MAX_RETRIES = 1
     library: ModuleType = datasets
     return library
 
@@ -61,17 +64,21 @@ def open_hub(source: HubSource) -> Any:
         UnreadableError: the hub is out of reach or lacks it.
         MissingExtraError: the library `datasets` is not installed.
     """
-    library = datasets_library()
     # One quick question first: what follows would try again for minutes.
     commit_of(source)
     # With the scheme, no folder of that name in the working directory is taken for it.
-    return library.load_dataset(
+    return open_stream(
         f"hf://datasets/{source.id}",
-        source.config,
+        name=source.config,
         split=source.split,
         revision=source.revision,
-        streaming=True,
     )
+
+
+def open_stream(path: str, **options: Any) -> Any:
+    """`datasets.load_dataset` as a stream, without leaving anything in the user's cache."""
+    with TemporaryDirectory(prefix="head-audit-") as cache:
+        return datasets_library().load_dataset(path, streaming=True, cache_dir=cache, **options)
 
 
 def reach_error(source: HubSource, error: Exception) -> AuditError:

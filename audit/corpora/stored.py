@@ -20,8 +20,13 @@ def stored_documents(corpus: Corpus) -> list[Document]:
         UnreadableError: the text is not what the manifest describes, or is not UTF-8.
     """
     verify(corpus)
-    files = sorted(corpus.manifest.files or {})
-    return [Document(name, read_text(corpus.folder / _FOLDER / name)) for name in files]
+    return read_documents(corpus)
+
+
+def read_documents(corpus: Corpus) -> list[Document]:
+    """All files in the corpus's folder of documents, as they are, in the order of their names."""
+    files = sorted((corpus.folder / _FOLDER).iterdir())
+    return [Document(path.name, read_text(path)) for path in files]
 
 
 def verify(*corpora: Corpus) -> None:
@@ -30,9 +35,8 @@ def verify(*corpora: Corpus) -> None:
     Raises:
         UnreadableError: naming each file that was changed, is missing or is not listed.
     """
-    found = {corpus.manifest.name: differences(corpus) for corpus in corpora}
-    wrong = [f"{name}: {', '.join(files)}" for name, files in found.items() if files]
-    if wrong:
+    found = [(corpus.manifest.name, differences(corpus)) for corpus in corpora]
+    if wrong := [f"{name}: {', '.join(files)}" for name, files in found if files]:
         raise UnreadableError(
             f"text is not what its manifest describes: {'; '.join(wrong)}",
             hint="restore it; numbers on changed text can not be compared",
