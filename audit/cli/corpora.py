@@ -107,6 +107,8 @@ def _counted(found: list[Corpus], tokenizer: Path, shared: Shared) -> list[Corpu
     from audit.report.terminal import progress_on
     from audit.traces.counting import token_counter
 
+    given = tokenizer.resolve()
+    name = given.name if given.is_dir() else given.stem
     out = []
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         progress("reading the tokenizer", 0, 1)
@@ -114,7 +116,7 @@ def _counted(found: list[Corpus], tokenizer: Path, shared: Shared) -> list[Corpu
         for done, corpus in enumerate(found):
             progress("counting", done, len(found))
             tokens = sum(count(document.text) for document in corpus_documents(corpus))
-            update = {"tokens": {tokenizer.resolve().stem: tokens}}
+            update = {"tokens": {name: tokens}}
             out.append(replace(corpus, manifest=corpus.manifest.model_copy(update=update)))
     return out
 

@@ -78,7 +78,7 @@ def _turn(message: Mapping[str, Any], number: int) -> str:
         raise ValueError(f"message {number} has no role")
     content = _content(message.get("content", message.get("value")), number)
     lines = [content] if content else []
-    lines += [_call(call, number) for call in message.get("tool_calls") or ()]
+    lines += [_call(call, number) for call in _calls(message, number)]
     if not lines:
         raise ValueError(f"message {number} ({role}) has no content")
     return f"{_ROLES.get(role, role.capitalize())}: " + "\n".join(lines)
@@ -94,6 +94,13 @@ def _content(value: Any, number: int) -> str:
     if len(texts) != len(found):
         raise ValueError(f"message {number} holds something that is no text")
     return "\n".join(texts)
+
+
+def _calls(message: Mapping[str, Any], number: int) -> list[Any]:
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list):
+        raise ValueError(f"message {number} has tool_calls that are no list")
+    return calls
 
 
 def _call(call: Any, number: int) -> str:

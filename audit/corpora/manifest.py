@@ -98,7 +98,7 @@ def _source_kind(value: Any) -> str | None:
     if isinstance(value, str):
         return "words"
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    return kind if isinstance(kind, str) else None
+    return kind if kind in ("hub", "local") else None
 
 
 Source = Annotated[
@@ -171,7 +171,7 @@ def read_corpus(folder: Path) -> Corpus:
         raise NotFoundError(
             f"there is no {FILE} in {folder}", hint="name the folder of a corpus", where=path
         ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UnreadableError(
             f"this is not a corpus manifest: {_reason(error)}",
             hint="see docs/corpora.md, or the bundled corpora, for the keys it needs",
@@ -188,4 +188,6 @@ def _reason(error: Exception) -> str:
     tags = {"words", "hub", "local"}
     key = ".".join(str(part) for part in first["loc"] if part not in tags)
     words = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "union_tag_not_found":
+        words = "it is neither words nor a table of kind 'hub' or 'local'"
     return f"{key}: {words}" if key else words

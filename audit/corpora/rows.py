@@ -90,7 +90,8 @@ def _parquet_rows(path: Path, field: str | None) -> Iterator[tuple[int, Any]]:
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-    except pa.ArrowException as error:
+    # A column of text may hold bytes that are none: that is found when its values are taken out.
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise UnreadableError(
             f"{path} is not a readable Parquet file: {first_line(error)}",
             hint="copy the file again, or export it as JSON Lines",

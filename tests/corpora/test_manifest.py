@@ -155,8 +155,9 @@ def test_sources_cannot_be_named_outside(tmp_path: Path, path: str) -> None:
         ({**LOCAL, "paths": []}, "source.paths: Tuple should have at least 1"),
         ({**LOCAL, "seed": -1}, "source.seed: Input should be greater"),
         ({**LOCAL, "buffer": 0}, "source.buffer: Input should be greater"),
-        ({**LOCAL, "kind": "ftp"}, "source: Input tag 'ftp'"),
-        ({"format": "json"}, "source: Unable to extract tag"),
+        ({**LOCAL, "kind": "ftp"}, "source: it is neither words nor a table of kind 'hub' or"),
+        ({**LOCAL, "kind": "words"}, "source: it is neither words nor a table"),
+        ({"format": "json"}, "source: it is neither words nor a table"),
     ],
 )
 def test_wrong_sources_are_named(tmp_path: Path, source: dict[str, object], words: str) -> None:
@@ -178,9 +179,10 @@ def test_a_manifest_that_is_not_there_or_not_text(tmp_path: Path) -> None:
         read_corpus(tmp_path)
     with pytest.raises(NotFoundError, match="there is no corpus in"):
         load_corpora(tmp_path)
-    (tmp_path / "manifest.toml").write_bytes(b"\xff")
-    with pytest.raises(UnreadableError, match="not a corpus manifest"):
-        read_corpus(tmp_path)
+    for data in (b"\xff", b"x = " + b"[" * 100_000, b"source = 5"):
+        (tmp_path / "manifest.toml").write_bytes(data)
+        with pytest.raises(UnreadableError, match="not a corpus manifest"):
+            read_corpus(tmp_path)
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:

@@ -155,6 +155,11 @@ def test_wrong_parquet(write):
     for field, words in ((None, "only 'a', 'b'"), ("c", "at 'c' there is 'a', 'b'"), ("b", "bytes")):
         with pytest.raises(UnreadableError, match=f"row 1: .*{words}"):
             own_documents([path], split_blank_lines=False, field=field)
+    lengths, data = pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")
+    broken = pa.Array.from_buffers(pa.string(), 1, [None, lengths, data])
+    pq.write_table(pa.table({"text": broken}), path)
+    with pytest.raises(UnreadableError, match="not a readable Parquet file: .*utf-8"):
+        own_documents([path], split_blank_lines=False, field=None)
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), path)
     with pytest.raises(UnreadableError, match="holds no rows"):
         own_documents([path], split_blank_lines=False, field=None)
@@ -218,6 +223,8 @@ def test_a_chat_looks_like_the_bundled_ones():
         ({"role": "user", "content": ""}, r"message 2 \(user\) has no content"),
         ({"role": "user", "content": 4}, "message 2 holds something that is no text"),
         ({"role": "user", "content": [{"type": "image_url"}]}, "message 2 holds something"),
+        ({"role": "assistant", "tool_calls": 5}, "message 2 has tool_calls that are no list"),
+        ({"role": "assistant", "tool_calls": ["x"]}, "message 2 calls a tool without a name"),
         ({"role": "assistant", "tool_calls": [{"arguments": "{}"}]}, "message 2 calls a tool without"),
     ],
 )
