@@ -131,11 +131,13 @@ def predictions(candidate: Candidate) -> list[str]:
             e for e in candidate.estimates
             if e.measure == measure and e.corpus is None and e.value is not None
         ]  # fmt: skip
+        own = found.get("without")
+        twin = f"; {', '.join(own)} of the yardsticks is this head and left out" if own else ""
         beside = f"; measured {number(measure, seen[0].value)}" if seen else ""
         out.append(
             f"{title} predicted from text in distribution: {number(measure, found['value'])} "
             f"({number(measure, found['low'])} to {number(measure, found['high'])} at "
-            f"{100 * found['level']:.0f} %){rank}{beside}"
+            f"{100 * found['level']:.0f} %){rank}{beside}{twin}"
         )
     return out
 
