@@ -100,7 +100,7 @@ def rule_check(rule: Mapping[str, Any]) -> str:
     tried = rule["right"] + rule["wrong"] + rule["undecided"]
     holds = "holds here" if rule["weight"] else "carries no weight here"
     return (
-        f"{rule['name']} ({rule['source']}) {holds}: right on {rule['right']} of {tried} cuts "
+        f"{rule['name']} ({rule['source']}) {holds}: right on {rule['right']} of {tried} yardsticks "
         f"left out in turn, wrong on {rule['wrong']}, silent on {rule['undecided']} "
         f"(p {rule['p']:.3f})"
     )
