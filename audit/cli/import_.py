@@ -82,8 +82,7 @@ def import_(shared: Shared, dump: Path, output: Path, **options: Any) -> None:
     from audit.traces import write_trace
 
     request = _request(dump, options)
-    others = [path for path in (dump, request.tokens, request.oracle_from) if path]
-    check_output(output, dump, others)
+    check_output(output, dump, [])
     check_device(request.device)
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         found = import_dump(request, progress)

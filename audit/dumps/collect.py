@@ -187,6 +187,8 @@ def _say(value: object) -> str:
 
 def _check_memory(last: DumpSequence, rows: int, reader: Reader) -> None:
     """Refuse before the machine starts to swap."""
+    if not hasattr(os, "sysconf"):
+        return
     each = sum(state.shape[1] * state.element_size() for state in (last.hidden, *last.further))
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if rows * each > there // 2:

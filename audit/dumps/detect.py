@@ -24,7 +24,7 @@ READERS: dict[str, type[Reader]] = {
         ModelOptReader, LlamaCppReader,
     )
 }  # fmt: skip
-_LOOKED_AT = 8
+_LOOKED_AT = 3
 """Files of each kind; what does not fit beyond them is refused when it is read."""
 
 

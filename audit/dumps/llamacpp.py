@@ -21,7 +21,7 @@ from audit.dumps.sequence import DumpSequence
 from audit.dumps.token_files import beside, read_tokens
 from audit.errors import MismatchError, NotFoundError, UnreadableError, first_line
 
-_MOST_TEXT = 1 << 30
+_MOST_TEXT, _MOST_JSON = 1 << 30, 1 << 28
 _WHAT = "the JSON of llama-embedding or llama-server"
 
 
@@ -31,6 +31,7 @@ class LlamaCppReader(Reader):
     name = "llamacpp"
     holds = "llama-embedding's or llama-server's JSON, array or raw numbers; llama-debug's .bin"
     documented = "post_norm"
+    needs_tokens = True
 
     @classmethod
     def fits(cls, path: Path, stored: Stored) -> bool:
@@ -46,7 +47,7 @@ class LlamaCppReader(Reader):
             yield DumpSequence(where, torch.tensor(ids, dtype=torch.int64), states)
 
     def _token_file(self, path: Path) -> Path:
-        found = self.tokens if len(self.files) == 1 and self.tokens else beside(path)
+        found = self.tokens or beside(path)
         if found:
             return found
         stem = path.name.rsplit(".", 1)[0]
@@ -79,7 +80,7 @@ def _text_blocks(path: Path) -> list[Tensor]:
     with path.open("rb") as stream:
         first = stream.read(64).lstrip()[:1]
     if first in (b"[", b"{"):
-        return _json_blocks(read_json(path, _WHAT, _MOST_TEXT), path)
+        return _json_blocks(read_json(path, _WHAT, _MOST_JSON), path)
     if path.stat().st_size > _MOST_TEXT:
         raise _bad(path, "it is more than 1 GiB of text; llama-debug writes binary")
     try:

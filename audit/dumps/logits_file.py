@@ -61,7 +61,7 @@ class LogitsFile:
         self._codes = np.memmap(path, "<u2", "r", start, (chunks, self._count, self._width))
         self._chunks: dict[bytes, list[int]] = defaultdict(list)
         for chunk, tokens in enumerate(self._tokens):
-            self._chunks[tokens[1 : 1 + _KEY].tobytes()].append(chunk)
+            self._chunks[self._key(tokens)].append(chunk)
         self._seen = _Counts()
 
     def oracle(self, token: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class LogitsFile:
         found = torch.full((len(token),), -1, dtype=torch.int64)
         ids = token.numpy().astype("<i4")
         best = (0, -1)
-        for chunk in self._chunks.get(ids[1 : 1 + _KEY].tobytes(), []):
+        for chunk in self._chunks.get(self._key(ids), []):
             best = max(best, (_common(ids, self._tokens[chunk]), chunk))
         length, chunk = best
         stop = min(length, self.context - 1)
@@ -86,6 +86,10 @@ class LogitsFile:
             rows = self._codes[chunk, start - self.first : end - self.first]
             found[start:end] = self._greedy(np.asarray(rows))
         return found
+
+    def _key(self, tokens: Array) -> bytes:
+        """The first tokens of a text or chunk, but the one that BOS may stand for."""
+        return tokens[1 : min(1 + _KEY, self.context)].tobytes()
 
     def _greedy(self, rows: Array) -> Tensor:
         """Largest code's id for [n, width] rows of 16-bit values, -1 where several share it."""

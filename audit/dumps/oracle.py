@@ -40,25 +40,58 @@ class States:
         return self.model.head.norm(states)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Oracle:
+    """The oracle as the trace keeps it."""
+
+    token: Tensor
+    """int64 [N], -1 where there is none or where the position does not count."""
+    kind: OracleKind
+    settings: dict[str, Any]
+    """Where it is from."""
+    mask: dict[str, Any] | None
+    """What the loss mask marks, and whether only that counts; None without a mask."""
+    findings: list[Finding]
+
+
 def find_oracle(
     request: ImportRequest, reader: Reader, found: Collected, states: States, report: Progress
-) -> tuple[Tensor, OracleKind, dict[str, Any], list[Finding]]:
-    """The oracle [N], its kind, where it is from, and what must be said of it."""
+) -> Oracle:
+    """The oracle from the best source that was given.
+
+    Raises:
+        MismatchError: no position has one, or it fits the text better one row off (ALIGNMENT).
+        BadUsageError: only marked positions are wanted, and there is no mask.
+    """
+    token, settings, findings = _from_source(request, found, states, report)
+    if states.model is not None or request.oracle_from:
+        shares = agreement(token, found.token, found.sequence)
+        named = {f"{shift:+d}" if shift else "0": share for shift, share in shares.items()}
+        settings["text_agreement"] = {name: round(share, 4) for name, share in named.items()}
+    return Oracle(
+        _counted(request, reader, found, token),
+        "text" if settings["source"] == "text" else "verifier_greedy",
+        settings,
+        _mask_settings(request, found),
+        [*findings, *_mask_notes(request, found)],
+    )
+
+
+def _from_source(
+    request: ImportRequest, found: Collected, states: States, report: Progress
+) -> tuple[Tensor, dict[str, Any], list[Finding]]:
+    """Oracle int64 [N], what a trace says of its source, and notes."""
     model = states.model
     if request.oracle_from:
         file = LogitsFile(request.oracle_from, model.vocabulary if model else None)
         lengths = torch.bincount(found.sequence).tolist()
-        oracle = torch.cat([file.oracle(text) for text in found.token.split(lengths)])
+        token = torch.cat([file.oracle(text) for text in found.token.split(lengths)])
         settings, findings = file.report()
-        require_agreement(oracle, found.token, found.sequence, request.oracle_from)
-    elif model is not None:
-        oracle = _greedy(model, states, request.device, report)
-        settings, findings = {"source": "head"}, []
-    else:
-        return found.following, "text", {"source": "text"}, []
-    shares = agreement(oracle, found.token, found.sequence)
-    settings["text_agreement"] = {f"{k:+d}" if k else "0": round(v, 4) for k, v in shares.items()}
-    return oracle, "verifier_greedy", settings, findings
+        require_agreement(token, found.token, found.sequence, request.oracle_from)
+        return token, settings, findings
+    if model is not None:
+        return _greedy(model, states, request.device, report), {"source": "head"}, []
+    return found.following, {"source": "text"}, []
 
 
 def _greedy(model: Model, states: States, device: str, report: Progress) -> Tensor:
@@ -85,9 +118,7 @@ def _greedy(model: Model, states: States, device: str, report: Progress) -> Tens
     return torch.cat(parts)
 
 
-def count_marked(
-    request: ImportRequest, reader: Reader, found: Collected, oracle: Tensor
-) -> Tensor:
+def _counted(request: ImportRequest, reader: Reader, found: Collected, oracle: Tensor) -> Tensor:
     """The oracle with -1 where a position does not count."""
     kept = oracle
     if request.only_loss_mask:
@@ -107,14 +138,14 @@ def count_marked(
     )
 
 
-def mask_settings(request: ImportRequest, found: Collected) -> dict[str, Any] | None:
+def _mask_settings(request: ImportRequest, found: Collected) -> dict[str, Any] | None:
     if found.marked is None:
         return None
     share = round(float(found.marked.double().mean()), 4)
     return {"marked_share": share, "only_marked_count": request.only_loss_mask}
 
 
-def mask_notes(request: ImportRequest, found: Collected) -> list[Finding]:
+def _mask_notes(request: ImportRequest, found: Collected) -> list[Finding]:
     if found.marked is None or request.only_loss_mask or bool(found.marked.all()):
         return []
     sentence = (

@@ -28,6 +28,8 @@ class Reader(ABC):
     """What its files look like, for the list in an error."""
     documented: ClassVar[Stage | None] = None
     """Norm stage by its documentation; None where it writes either."""
+    needs_tokens: ClassVar[bool] = False
+    """Its files hold no token ids, or may hold none."""
 
     def __init__(self, dump: Path, files: Sequence[Path], tokens: Path | None) -> None:
         """Prepare to read `files` of `dump`; `tokens` are the ids where the dump has none."""

@@ -91,6 +91,7 @@ def _states(state: Tensor, what: str, where: str) -> Tensor:
             hint="the dump was not written as its tool describes it; see `audit import --help`",
             where=where,
         )
+    state = state.detach()
     if state.dtype == torch.float64:
         return state.float()
     if state.dtype not in _FLOATS:

@@ -65,6 +65,8 @@ def test_the_same_numbers_as_without_a_dump(
     assert audit(*forge, "-qq") == 0
     ours = compare("cut.safetensors", "--head", head, "--trace", "i.trace.safetensors")
     theirs = compare("cut.safetensors", "--head", head, "--trace", direct(place / "x", real))
+    disagreement = [e["value"] for e in estimates(ours)[0] if e["measure"] == "disagreement"]
+    assert disagreement[0] > 0.01
     assert estimates(ours) == estimates(theirs) and ours["controls"] == theirs["controls"]
     assert not [f for f in ours["preflight"] if f["code"] == "ALIGNMENT_UNCHECKED"]
 

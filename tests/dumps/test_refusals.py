@@ -450,6 +450,19 @@ def test_a_cut_binary(place: Path, real: Real, refused: Refused) -> None:
     assert "LENGTHS" in refused(dump, *KNOWN)["message"]
 
 
+def test_options_that_would_be_ignored(place: Path, real: Real, refused: Refused) -> None:
+    (place / "ids.txt").write_text("1 2")
+    dump = writers.vllm(place / "d", real)
+    error = refused(dump, *KNOWN, "--tokens", "ids.txt")
+    assert "dump of vllm has its own tokens" in error["message"]
+    error = refused(dump, *KNOWN, "--layer-numbering", "leaving")
+    assert "there is no --layers" in error["message"]
+    (place / "e").mkdir()
+    for name in ("a.json", "b.json"):
+        writers.llama_json(place / "e" / name, real)
+    assert "has several files" in refused(place / "e", *KNOWN, "--tokens", "ids.txt")["message"]
+
+
 # --- what is left behind --------------------------------------------------------------------------
 
 
