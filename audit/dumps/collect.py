@@ -1,7 +1,8 @@
 """Sequences of a dump, one after the other, into the columns of one trace.
 
-Each sequence is checked as it comes and copied out of its file; when all are there, they are moved
-into one tensor and let go of one by one, so that the states are held once and not twice.
+Each sequence is checked as it comes and copied out of its file into large blocks; when all are
+there, the blocks are moved into one tensor and let go of one by one, so that the states are held
+once and not twice.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from audit.dumps.reader import Reader
 from audit.dumps.sequence import DumpSequence, checked
 from audit.errors import BadUsageError, MismatchError, UnreadableError
 from audit.records import Finding, Stage
+
+_BLOCK_BYTES = 1 << 26
+"""Beyond 32 MiB the C library maps memory anew, and unmaps it when it is freed."""
 
 Progress = Callable[[str, int, int], None]
 
@@ -52,15 +56,6 @@ class Collected:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """One sequence, cut to what is wanted."""
-
-    body: DumpSequence
-    following: Tensor
-    marked: Tensor | None
-
-
 def collect(
     reader: Reader, max_positions: int | None, keep_further: bool, report: Progress
 ) -> Collected:
@@ -75,8 +70,8 @@ def collect(
         UnreadableError: there is no position; or as `checked` says.
         BadUsageError: more states than fit into memory.
     """
-    parts: list[_Part] = []
-    rows = empty = files = 0
+    texts = _Texts()
+    empty = files = 0
     for path in reader.files:
         report("read the dump", files, len(reader.files))
         files += 1
@@ -85,17 +80,14 @@ def collect(
             if len(sequence.token) == 0:
                 empty += 1
                 continue
-            left = len(sequence.token) if max_positions is None else max_positions - rows
-            parts.append(_cut(sequence, left))
-            _check_alike(parts[0].body, parts[-1].body)
-            rows += len(parts[-1].body.token)
-            _check_memory(parts[-1].body, rows, reader)
-            if rows == max_positions:
+            texts.add(sequence, None if max_positions is None else max_positions - texts.rows)
+            _check_memory(sequence, texts.rows, reader)
+            if texts.rows == max_positions:
                 break
-        if rows == max_positions:
+        if texts.rows == max_positions:
             break
     report("read the dump", len(reader.files), len(reader.files))
-    if not parts:
+    if texts.first is None:
         raise UnreadableError(
             f"{reader.dump} holds no position",
             hint="every text in it is empty",
@@ -103,56 +95,87 @@ def collect(
         )
     if empty:
         reader.note("EMPTY_TEXTS", f"{empty} texts without any token were left out")
-    return _merge(parts, files, reader.findings)
+    return texts.whole(files, reader.findings)
 
 
-def _cut(sequence: DumpSequence, left: int) -> _Part:
-    """At most `left` rows, copied so that the file can be let go of."""
-    following = torch.cat([sequence.token[1:], torch.tensor([-1])])
-    mask = sequence.mask
-    marked = None if mask is None else torch.cat([mask[1:], mask[-1:]])
-    body = DumpSequence(
-        sequence.where,
-        sequence.token[:left].clone(),
-        sequence.hidden[:left].clone(memory_format=torch.contiguous_format),
-        tuple(
-            state[:left].clone(memory_format=torch.contiguous_format) for state in sequence.further
-        ),
-        None if mask is None else mask[:left].clone(),
-        sequence.claimed,
-    )
-    return _Part(body, following[:left], None if marked is None else marked[:left])
+class _Column:
+    """Rows of one state, in blocks so large that each goes back to the system when let go of."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Tensor] = []
+        self._free = 0
+        self._rows = 0
+
+    def add(self, rows: Tensor) -> None:
+        """Copy [n, width] rows, always of one width and type."""
+        while len(rows):
+            if self._free == 0:
+                self._free = max(1, _BLOCK_BYTES // (rows.shape[1] * rows.element_size()))
+                self._blocks.append(rows.new_empty(self._free, rows.shape[1]))
+            block, take = self._blocks[-1], min(len(rows), self._free)
+            start = len(block) - self._free
+            block[start : start + take] = rows[:take]
+            self._free -= take
+            self._rows += take
+            rows = rows[take:]
+
+    def whole(self) -> Tensor:
+        """All rows in one tensor; the blocks are gone afterwards."""
+        whole = self._blocks[0].new_empty(self._rows, self._blocks[0].shape[1])
+        start = 0
+        self._blocks.reverse()
+        while self._blocks:
+            block = self._blocks.pop()
+            stop = min(start + len(block), self._rows)
+            whole[start:stop] = block[: stop - start]
+            start = stop
+        return whole
 
 
-def _merge(parts: list[_Part], files: int, findings: list[Finding]) -> Collected:
-    lengths = torch.tensor([len(part.body.token) for part in parts])
-    rows, first = int(lengths.sum()), parts[0].body
-    hidden = first.hidden.new_empty(rows, first.hidden.shape[1])
-    further = tuple(state.new_empty(rows, state.shape[1]) for state in first.further)
-    token = torch.cat([part.body.token for part in parts])
-    following = torch.cat([part.following for part in parts])
-    masks = [part.marked for part in parts if part.marked is not None]
-    start = 0
-    parts.reverse()
-    while parts:
-        body = parts.pop().body
-        stop = start + len(body.token)
-        hidden[start:stop] = body.hidden
-        for whole, state in zip(further, body.further, strict=True):
-            whole[start:stop] = state
-        start = stop
-    return Collected(
-        token=token,
-        hidden=hidden,
-        further=further,
-        sequence=torch.arange(len(lengths)).repeat_interleave(lengths),
-        position=torch.cat([torch.arange(int(length)) for length in lengths]),
-        following=following,
-        marked=torch.cat(masks) if masks else None,
-        claimed=first.claimed,
-        files=files,
-        findings=findings,
-    )
+class _Texts:
+    """Everything of the sequences read so far."""
+
+    def __init__(self) -> None:
+        self.first: DumpSequence | None = None
+        self.rows = 0
+        self._columns: list[_Column] = []
+        self._token: list[Tensor] = []
+        self._following: list[Tensor] = []
+        self._marked: list[Tensor] = []
+
+    def add(self, sequence: DumpSequence, left: int | None) -> None:
+        """Take the first `left` rows of a checked sequence, all of them for None."""
+        states = (sequence.hidden, *sequence.further)
+        if self.first is None:
+            self._columns = [_Column() for _ in states]
+            # Without its rows, or its file would stay mapped.
+            nothing = tuple(state[:0].clone() for state in states)
+            self.first = replace(sequence, hidden=nothing[0], further=nothing[1:])
+        _check_alike(self.first, sequence)
+        for column, state in zip(self._columns, states, strict=True):
+            column.add(state[:left])
+        self._token.append(sequence.token[:left].clone())
+        self._following.append(torch.cat([sequence.token[1:], torch.tensor([-1])])[:left])
+        if sequence.mask is not None:
+            self._marked.append(torch.cat([sequence.mask[1:], sequence.mask[-1:]])[:left])
+        self.rows += len(self._token[-1])
+
+    def whole(self, files: int, findings: list[Finding]) -> Collected:
+        """The columns of a trace; nothing can be added afterwards."""
+        lengths = torch.tensor([len(token) for token in self._token])
+        hidden, *further = (column.whole() for column in self._columns)
+        return Collected(
+            token=torch.cat(self._token),
+            hidden=hidden,
+            further=tuple(further),
+            sequence=torch.arange(len(lengths)).repeat_interleave(lengths),
+            position=torch.cat([torch.arange(int(length)) for length in lengths]),
+            following=torch.cat(self._following),
+            marked=torch.cat(self._marked) if self._marked else None,
+            claimed=self.first.claimed if self.first else None,
+            files=files,
+            findings=findings,
+        )
 
 
 def _check_alike(first: DumpSequence, other: DumpSequence) -> None:

@@ -24,10 +24,14 @@ _BY_ACCIDENT = 0.2
 """Largest share of rows before the norm that may come so near 1."""
 _LEAST_GAIN = 1e-6
 _MOST_DEAD = 0.02
-_ROWS = 8192
+_ROWS = 1024
 _LENGTH_ONE = 0.005
-_MAX_ABS = 32760.0
-"""What llama.cpp scales the largest value to under --embd-normalize 0."""
+_NORMALISED = {
+    "length (euclidean norm)": (2.0, 1.0),
+    "sum of absolute values": (1.0, 1.0),
+    "largest absolute value / 32760": (float("inf"), 32760.0),
+}
+"""Order of the norm that is 1 and its scale, under llama.cpp's --embd-normalize 2, 1 and 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +57,21 @@ def measure_rms(hidden: Tensor, norm: FinalNorm) -> Rms | None:
     alive = gain > _LEAST_GAIN * gain.max()
     if float(alive.float().mean()) < 1 - _MOST_DEAD:
         return None
-    rms = torch.cat([_rms(rows, norm, alive) for rows in hidden.split(_ROWS)])
+    rms = torch.empty(len(hidden))
+    # Into one tensor: small results kept between large temporaries would tear the heap apart.
+    for rows, out in zip(hidden.split(_ROWS), rms.split(_ROWS), strict=True):
+        out.copy_(_rms(rows, norm, alive))
     near = (rms - 1).abs() <= _WITHIN
     return Rms(float(rms.min()), float(rms.max()), float(near.double().mean()))
 
 
 def _rms(rows: Tensor, norm: FinalNorm, alive: Tensor) -> Tensor:
-    values = rows.double()
+    values = rows.float()
     if norm.bias is not None:
-        values = values - norm.bias.double()
-    return (values[:, alive] / norm.gain[alive].double()).square().mean(dim=1).sqrt()
+        values = values - norm.bias
+    scaled = torch.where(alive, values / norm.gain, 0.0)
+    rms: Tensor = torch.linalg.vector_norm(scaled, dim=1) / float(alive.sum()) ** 0.5
+    return rms
 
 
 def decide_stage(
@@ -106,11 +115,11 @@ def decide_stage(
 
 def check_not_normalised(hidden: Tensor, reader: Reader) -> None:
     """Raise MismatchError with code NORMALISED where every state was scaled to one length."""
-    values = [_lengths(rows) for rows in hidden.split(_ROWS)]
-    names = ("length (euclidean norm)", "sum of absolute values", "largest absolute value / 32760")
-    for i, name in enumerate(names):
-        length = torch.cat([value[i] for value in values])
-        some = length[length > 0]
+    for name, (order, scale) in _NORMALISED.items():
+        lengths = torch.empty(len(hidden))
+        for rows, out in zip(hidden.split(_ROWS), lengths.split(_ROWS), strict=True):
+            out.copy_(torch.linalg.vector_norm(rows.float(), order, dim=1) / scale)
+        some = lengths[lengths > 0]
         if len(some) and bool(((some - 1).abs() <= _LENGTH_ONE).all()):
             raise MismatchError(
                 f"every state of {reader.dump} has the {name} 1: it was normalised, and margins "
@@ -120,11 +129,6 @@ def check_not_normalised(hidden: Tensor, reader: Reader) -> None:
                 where=reader.dump,
                 code="NORMALISED",
             )
-
-
-def _lengths(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    values = rows.double().abs()
-    return values.square().sum(1).sqrt(), values.sum(1), values.amax(1) / _MAX_ABS
 
 
 def _contradictions(stage: Stage, how: str, reader: Reader, claimed: Stage | None) -> list[Finding]:

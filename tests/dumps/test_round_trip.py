@@ -149,6 +149,25 @@ def test_limits_and_names(place: Path, real: Real, imported: Imported) -> None:
     assert one.positions == 96 and one.info.corpus == "x"
 
 
+@pytest.mark.parametrize("rows", [1, 7, 96, 200, 1000])
+@pytest.mark.parametrize("limit", [None, 1, 199, 201, 446, 999])
+def test_blocks_of_any_size_give_the_same_columns(
+    place: Path, real: Real, monkeypatch: pytest.MonkeyPatch, rows: int, limit: int | None
+) -> None:
+    from audit.dumps.collect import collect
+    from audit.dumps.detect import open_dump
+
+    monkeypatch.setattr("audit.dumps.collect._BLOCK_BYTES", rows * 192 * 4)
+    reader = open_dump(writers.specforge(place / "d", real))
+    found = collect(reader, limit, True, lambda what, done, total: None)
+    assert torch.equal(found.hidden, torch.cat(real.post)[:limit])
+    assert torch.equal(found.token, torch.cat(real.tokens)[:limit])
+    for i, state in enumerate(found.further):
+        wanted = torch.cat([states[i + 1] for states in real.entering])
+        assert torch.equal(state, wanted[:limit])
+    assert found.position[found.sequence.diff(prepend=torch.tensor([-1])) > 0].sum() == 0
+
+
 def test_files_are_read_in_the_order_of_their_numbers(
     place: Path, real: Real, imported: Imported
 ) -> None:
