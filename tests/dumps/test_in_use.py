@@ -110,7 +110,8 @@ def test_what_was_not_checked_is_said_again(place: Path, real: Real, compare: Ru
 def test_a_captured_trace_knows_its_text(place: Path) -> None:
     from audit.traces import read_trace
 
-    words = ("capture", MODEL, "--corpus", "chat", "--max-positions", "40", "-qq")
+    (place / "text.py").write_text("def add(left, right):\n    return left + right\n" * 9)
+    words = ("capture", MODEL, "--text", "text.py", "--max-positions", "40", "-qq")
     for context in ("16", "32"):
         assert audit(*words, "--context", context, "-o", f"{context}.trace.safetensors") == 0
     one, two = (read_trace(place / f"{c}.trace.safetensors").info for c in ("16", "32"))
