@@ -24,6 +24,10 @@ from audit.traces import Trace
 
 ANCHOR_MIN = 0.99
 _SAMPLE = 256
+_INVERTED = 0.75
+"""Share of the ids: unrelated states give a median rank of V/2, inverted ones near V."""
+_FEWEST = 30
+"""With fewer positions even a good head can not be told from chance."""
 
 
 def check_anchor(
@@ -73,7 +77,8 @@ def settle_anchors(
     """A draft head may be useless on some text; the states are its own if it is not on all.
 
     Raises:
-        MismatchError: the reference is near chance on every trace.
+        MismatchError: the reference is near chance on every trace (TOO_FEW_POSITIONS where that
+            says nothing).
     """
     good = [control.corpus for control in anchors if control.passed]
     if good:
@@ -85,6 +90,13 @@ def settle_anchors(
             for control in anchors
         ]
     ranks = torch.cat([m.ref.oracle_rank for m in measured])
+    if len(ranks) < _FEWEST:
+        raise MismatchError(
+            f"{len(ranks)} positions are too few to tell {ref.record.name} from chance",
+            hint="record a longer trace: `audit capture MODEL --max-positions 2500`",
+            where=ref.record.path,
+            code="TOO_FEW_POSITIONS",
+        )
     median = int(ranks[ranks > 0].median())
     shares = ", ".join(f"{100 * control.observed:.1f} %" for control in anchors)
     raise MismatchError(
@@ -98,7 +110,7 @@ def settle_anchors(
 
 
 def _code(median: int, valid: int) -> str:
-    return "ANTI_CORRELATED" if median > valid / 2 else "STATES_NOT_FOR_THIS_HEAD"
+    return "ANTI_CORRELATED" if median > _INVERTED * valid else "STATES_NOT_FOR_THIS_HEAD"
 
 
 def _advice(
@@ -113,7 +125,7 @@ def _advice(
                 f"with the final norm {'applied' if fix == 'pre_norm' else 'left out'} it "
                 f"reproduces {100 * other:.1f} %: the trace's stage should be {fix}"
             )
-    if median > valid / 2:
+    if median > _INVERTED * valid:
         return "the right tokens rank last: check the norm's (1 + w) convention and signs"
     return "record the trace with the verifier that this head belongs to: `audit capture MODEL`"
 

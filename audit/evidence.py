@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from audit.calibration import PUBLISHED_HARM, Calibration, ladder_distance
+from audit.calibration import Calibration, ladder_distance
 from audit.records import Estimate, Evidence, VerdictKind
+from audit.rulecheck import PUBLISHED_HARM
 from audit.stats import positions_needed
 
 PUBLISHED = "published rule (Qwen3.5-9B study)"

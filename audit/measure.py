@@ -19,7 +19,7 @@ from audit.compare.stream import Progress
 from audit.errors import MismatchError
 from audit.heads import Head, Proposals
 from audit.heads.proposals import check_trace
-from audit.pair import same_block
+from audit.pair import same_block, same_parameters
 from audit.table import Frame, position_frame
 from audit.traces import Trace, lookahead_rows
 
@@ -117,9 +117,7 @@ def measure_trace(
     valid = valid_ids(ref, trace)
     heads = [cand for cand in cands if isinstance(cand, Head)]
     states = states_for(ref, trace, rows, device)
-    cand_states = [
-        states if same_block(cand, ref) else states_for(cand, trace, rows, device) for cand in heads
-    ]
+    cand_states = [_states_of_cand(cand, ref, trace, rows, states, device) for cand in heads]
     ref_answers, answers = compare_heads(
         ref,
         heads,
@@ -145,6 +143,17 @@ def measure_trace(
             same.append(False)
         frames.append(position_frame(common | own))
     return Measured(ref_answers, states, rows, oracle, frames, same)
+
+
+def _states_of_cand(
+    cand: Head, ref: Head, trace: Trace, rows: Tensor, ref_states: Tensor, device: str
+) -> Tensor:
+    """The candidate's states; the reference's own where nothing can differ."""
+    if same_block(cand, ref):
+        return ref_states
+    states = states_for(cand, trace, rows, device)
+    same = torch.equal(states, ref_states) and same_parameters(cand, ref)
+    return ref_states if same else states
 
 
 def _check_tokens(trace: Trace, ref: Head) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from audit.calibration import Calibration
 from audit.catalogue import MEASURES_VERSION
+from audit.doubts import doubts_of
 from audit.estimates import Facts, estimate_all
 from audit.evidence import find
 from audit.heads import Head
@@ -14,8 +15,9 @@ from audit.measure import AnyHead
 from audit.notes import kl_missing
 from audit.prediction import foretell
 from audit.provenance import now_utc, versions
-from audit.records import Candidate, Control, Provenance
+from audit.records import Candidate, Control, Finding, Provenance
 from audit.request import AuditRequest
+from audit.rulecheck import leave_twins_out
 from audit.table import Frame
 from audit.verdict import judge
 
@@ -29,8 +31,8 @@ def judge_candidate(
     calibration: Calibration | None,
     *,
     ref_margins: bool = True,
-) -> Candidate:
-    """One candidate's estimates, verdict and prediction from its position tables.
+) -> tuple[Candidate, list[Finding]]:
+    """One candidate's estimates, verdict and prediction from its position tables, and doubts.
 
     Args:
         same: its weights decode to the reference's.
@@ -47,21 +49,30 @@ def judge_candidate(
     )
     estimates = estimate_all(frames, facts, request.resampling)
     failed = [control.sentence for control in controls if not control.passed]
+    doubts = [] if same or trimmed else doubts_of(cand.record.name, estimates, frames)
+    twins: list[str] = []
+    if calibration is not None:
+        calibration, twins = leave_twins_out(calibration, cand.record.sha256, estimates)
     verdict = judge(
         estimates,
         same_weights=same,
         trimmed=trimmed,
         failed_controls=failed,
+        doubts=[doubt.sentence for doubt in doubts],
         calibration=calibration,
     )
     prediction = None
     if calibration is not None and not trimmed:
         inside = find(estimates, "disagreement", "in_distribution")
         foretold = foretell(calibration, inside.value if inside else None, verdict.kind)
-        prediction = {name: one.model_dump(mode="json") for name, one in foretold.items()}
-    return Candidate(
+        prediction = {
+            name: one.model_copy(update={"without": tuple(twins)}).model_dump(mode="json")
+            for name, one in foretold.items()
+        }
+    made = Candidate(
         head=cand.record, estimates=tuple(estimates), verdict=verdict, prediction=prediction
     )
+    return made, doubts
 
 
 def provenance_of(request: AuditRequest) -> Provenance:

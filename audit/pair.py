@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from audit.blocks import (
     BlockHead,
     BlockOptions,
@@ -97,6 +99,16 @@ def same_block(cand: Head, ref: Head) -> bool:
     if isinstance(cand, BlockHead) and isinstance(ref, BlockHead):
         return cand.block.sha256 == ref.block.sha256
     return not isinstance(cand, BlockHead) and not isinstance(ref, BlockHead)
+
+
+def same_parameters(cand: Head, ref: Head) -> bool:
+    """Two blocks whose every weight decodes to the same number, however they are stored."""
+    if not isinstance(cand, BlockHead) or not isinstance(ref, BlockHead):
+        return False
+    ours, theirs = (head.block.modules.state_dict() for head in (cand, ref))
+    return ours.keys() == theirs.keys() and all(
+        torch.equal(value, theirs[name]) for name, value in ours.items()
+    )
 
 
 def _held(container: Container) -> list[str]:

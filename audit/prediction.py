@@ -34,6 +34,8 @@ class Prediction(Record):
     rank: str | None = None
     """Place among the yardsticks by disagreement."""
     reason: str | None = None
+    without: tuple[str, ...] = ()
+    """Yardsticks that are this very candidate, left out of the fit."""
 
 
 def foretell(

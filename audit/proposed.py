@@ -17,7 +17,7 @@ from audit.heads import Proposals
 from audit.heads.proposals import check_trace, is_proposals, read_proposals
 from audit.measure import proposal_columns, with_own_names
 from audit.outcome import judge_candidate, provenance_of
-from audit.records import Control, Run
+from audit.records import Candidate, Control, Finding, Run
 from audit.request import AuditRequest, Finished
 from audit.table import Frame, position_frame
 from audit.traces import Trace, find_traces, lookahead_rows, read_trace
@@ -39,19 +39,23 @@ def audit_proposals(request: AuditRequest) -> Finished:
     controls = [anchor]
     if len(oracle) > 1:
         controls.append(shifted_control(trace.info.corpus, ref.proposal[rows], oracle))
-    candidates, frames = [], []
+    candidates: list[Candidate] = []
+    findings: list[Finding] = []
+    frames: list[Frame] = []
     for cand in cands:
         frame = _frame(trace, rows, oracle, ref, cand)
-        candidates.append(
-            judge_candidate(request, cand, [frame], False, controls, None, ref_margins=False)
+        made, doubts = judge_candidate(
+            request, cand, [frame], False, controls, None, ref_margins=False
         )
+        candidates.append(made)
+        findings += doubts
         frames.append(frame)
     run = Run(
         run="",
         reference=ref.record,
         candidates=tuple(candidates),
         traces=(trace.record(),),
-        preflight=(),
+        preflight=tuple(findings),
         controls=tuple(controls),
         provenance=provenance_of(request),
     )

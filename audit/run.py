@@ -66,7 +66,9 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
     for i, cand in enumerate(cands):
         frames = [m.frames[i] for m in measured]
         same = all(m.same_weights[i] for m in measured)
-        candidates.append(judge_candidate(request, cand, frames, same, controls, calibration))
+        made, doubts = judge_candidate(request, cand, frames, same, controls, calibration)
+        candidates.append(made)
+        findings += doubts
         if same:
             findings.append(not_compressed(cand.record.name))
     run = Run(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from audit.anchor import check_anchor, settle_anchors
 from audit.blocks import BlockHead
-from audit.calibration import Calibration, Family, Yardstick, check_rules
+from audit.calibration import Calibration, Family, Yardstick
 from audit.comparable import check_belonging
 from audit.errors import BadUsageError
 from audit.estimates import Facts, estimate_all
@@ -27,8 +27,10 @@ from audit.measure import Measured, measure_trace, states_for, valid_ids
 from audit.pair import PairOptions, choose_head, load_ref
 from audit.ranking import RankCorrelation, spearman
 from audit.records import Control
-from audit.stats import Resampling
+from audit.rulecheck import check_rules
+from audit.stats import MIN_SEQUENCES, Resampling
 from audit.traces import Trace, lookahead_rows, read_trace
+from audit.trial import try_verdicts
 
 BLOCK_CUTS = (
     "q8_0", "q4_0", "nvfp4", "prune:0.5:activation", "prune:0.25:activation", "lowrank:0.5",
@@ -36,6 +38,8 @@ BLOCK_CUTS = (
 )  # fmt: skip
 BARE_CUTS = ("q8_0", "q4_0", "nvfp4", "lowrank:0.5", "lowrank:0.25", "lowrank:0.25:calibrated")
 LADDER = (0.05, 0.1, 0.2, 0.3, 0.45)
+MIN_POSITIONS = 300
+"""Of text in distribution and under shift each; a yardstick at D = 5 % then flips about 15."""
 _AT_ONCE = 4
 _MORE_RUNGS = 4
 _STEP = 1.5
@@ -53,6 +57,8 @@ class StudyRequest:
     pair: PairOptions = field(default_factory=PairOptions)
     cuts: tuple[str, ...] = ()
     """Further cuts beside the standard ones."""
+    fit: tuple[Path, ...] = ()
+    """Traces that calibrated cuts are fitted to; else those in distribution that are measured."""
     device: str = "cpu"
     resampling: Resampling = field(default_factory=Resampling)
 
@@ -70,14 +76,19 @@ def run_study(request: StudyRequest, progress: Progress | None = None) -> Calibr
     traces = [read_trace(path) for path in request.traces]
     _check_registers(traces)
     check_belonging(ref, traces)
+    _check_substance(traces)
     inside = [trace for trace in traces if trace.info.register_ == "in_distribution"]
-    moments = _moments_of(ref, inside, request.device)
+    fit = [read_trace(path) for path in request.fit] or inside
+    _check_fit(fit, traces)
+    moments = _moments_of(ref, fit, request.device)
     names = BLOCK_CUTS if isinstance(ref, BlockHead) else BARE_CUTS
+    # Twins among the yardsticks would tell on each other when one of them is left out.
+    cuts = dict.fromkeys(parse_cut(name) for name in (*names, *request.cuts))
     work = _Work(request, ref, traces, moments, report)
-    yardsticks = work.audit([parse_cut(name) for name in (*names, *request.cuts)])
+    yardsticks = work.audit(list(cuts))
     yardsticks += work.audit([parse_cut(f"noise:{strength}") for strength in LADDER])
     yardsticks += _extend_ladder(work, yardsticks)
-    return make_calibration(ref, str(choice.name), traces, yardsticks)
+    return make_calibration(ref, str(choice.name), traces, yardsticks, fit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,22 +110,29 @@ def _moments_of(ref: Head, traces: Sequence[Trace], device: str) -> _Moments:
 
 
 def make_calibration(
-    ref: Head, head: str, traces: Sequence[Trace], yardsticks: Sequence[Yardstick]
+    ref: Head,
+    head: str,
+    traces: Sequence[Trace],
+    yardsticks: Sequence[Yardstick],
+    fit: Sequence[Trace],
 ) -> Calibration:
-    """Check every rule on the yardsticks and rank their losses by disagreement."""
+    """Check every rule and the verdict on the yardsticks; rank their losses by disagreement."""
     cuts = [yardstick for yardstick in yardsticks if yardstick.family != "noise"]
     loss, tax = (_ranked(cuts, measure) for measure in ("shift_loss", "shift_tax"))
-    return Calibration(
+    made = Calibration(
         reference=ref.record.sha256,
         head=head,
         traces={trace.info.corpus: trace.sha256 or "" for trace in traces},
+        fitted_to={trace.info.corpus: trace.sha256 or "" for trace in fit},
         yardsticks=tuple(yardsticks),
         rules=check_rules(yardsticks),
         spearman_loss=loss.rho,
         spearman_loss_p=loss.p,
         spearman_tax=tax.rho,
         spearman_tax_p=tax.p,
+        spearman_exact=loss.exact and tax.exact,
     )
+    return made.model_copy(update={"trials": try_verdicts(made)})
 
 
 def _ranked(cuts: Sequence[Yardstick], measure: str) -> RankCorrelation:
@@ -137,6 +155,31 @@ def _check_registers(traces: Sequence[Trace]) -> None:
             f"a study needs traces in distribution and under domain shift; {missing[0]} is missing",
             hint="record one: audit capture MODEL --corpus german -o german.trace.safetensors",
         )
+
+
+def _check_substance(traces: Sequence[Trace]) -> None:
+    """A calibration is kept and believed later, so it must not rest on a handful of positions."""
+    for register in ("in_distribution", "domain_shift"):
+        own = [trace for trace in traces if trace.info.register_ == register]
+        positions, sequences = (sum(getattr(t, n) for t in own) for n in ("positions", "sequences"))
+        if positions < MIN_POSITIONS or sequences < MIN_SEQUENCES:
+            raise BadUsageError(
+                f"{positions} positions in {sequences} sequences of {register.replace('_', ' ')} "
+                f"are too few to judge rules on; {MIN_POSITIONS} in {MIN_SEQUENCES} are needed",
+                hint="capture more text, or with a shorter --context for more sequences",
+            )
+
+
+def _check_fit(fit: Sequence[Trace], traces: Sequence[Trace]) -> None:
+    shifted = {t.sha256 for t in traces if t.info.register_ == "domain_shift"}
+    for trace in fit:
+        if trace.sha256 in shifted:
+            raise BadUsageError(
+                f"{trace.info.corpus} is measured as text under domain shift, so calibrated cuts "
+                "can not be fitted to it: their loss there would be hidden",
+                hint="fit to text in distribution",
+                where=trace.path or "",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +221,7 @@ class _Work:
                 Yardstick(
                     cut=str(cut),
                     family=_family(cut),
+                    head_sha256=head.record.sha256,
                     calibrated=cut.calibrated,
                     stored_bytes=head.record.stored_bytes,
                     estimates=tuple(estimate_all(frames, Facts(), self.request.resampling)),

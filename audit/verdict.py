@@ -22,6 +22,7 @@ def judge(
     same_weights: bool,
     trimmed: bool,
     failed_controls: Sequence[str] = (),
+    doubts: Sequence[str] = (),
     calibration: Calibration | None = None,
 ) -> Verdict:
     """The verdict on one candidate.
@@ -32,6 +33,7 @@ def judge(
         trimmed: the candidate's vocabulary lacks ids that the reference has.
         failed_controls: sentences of controls that did not give their known answer; an audit
             that fails its own checks decides nothing.
+        doubts: signs that one of the two heads is broken, which no kind of cut explains.
         calibration: this reference's yardsticks, audited on the same traces.
     """
     if failed_controls:
@@ -46,6 +48,8 @@ def judge(
             evidence=(),
         )
     weights = weigh(estimates, trimmed, calibration)
+    if doubts:
+        return _verdict("undecided", "undecided", "; ".join(doubts), weights)
     if trimmed:
         return _judge_trimmed(estimates, weights)
     return _conclude(estimates, weights, prefix="")

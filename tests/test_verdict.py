@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from audit.calibration import PUBLISHED_HARM
 from audit.evidence import PUBLISHED, TAX_THRESHOLD
 from audit.records import Estimate
+from audit.rulecheck import PUBLISHED_HARM
 from audit.verdict import judge
 
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from audit.calibration import Calibration, Yardstick, ladder_distance
 from audit.report.terminal import rows
-from audit.report.wording import number, rule_check
+from audit.report.wording import number, rule_check, trials
 
 _HEADER = (
     "cut", "family", "R in", "R same", "R shift", "loss", "tax", "D in", "H in", "AUC in",
@@ -29,14 +29,17 @@ def show_study(calibration: Calibration, console: Console) -> None:
         lines.append([yardstick.cut, yardstick.family, *_cells(yardstick), beyond])
     rows(console, _HEADER, lines)
     console.print()
+    exact = "exact p" if calibration.spearman_exact else "p (orderings drawn)"
     for what, rho, p in (
         ("loss", calibration.spearman_loss, calibration.spearman_loss_p),
         ("tax", calibration.spearman_tax, calibration.spearman_tax_p),
     ):
-        told = "no ranking" if rho is None or p is None else f"Spearman {rho:.2f}, exact p {p:.4g}"
+        told = "no ranking" if rho is None or p is None else f"Spearman {rho:.2f}, {exact} {p:.4g}"
         console.print(Text(f"D in distribution against the shift {what}: {told}"))
     for rule in calibration.rules:
         console.print(Text(rule_check(rule.model_dump())), soft_wrap=True)
+    tried = trials([trial.model_dump() for trial in calibration.trials])
+    console.print(Text(tried), soft_wrap=True)
 
 
 def _cells(yardstick: Yardstick) -> list[str]:

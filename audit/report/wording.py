@@ -5,7 +5,7 @@ Plain text only: whoever shows it escapes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from audit.catalogue import CATALOGUE
@@ -106,6 +106,18 @@ def rule_check(rule: Mapping[str, Any]) -> str:
     )
 
 
+def trials(tried: Sequence[Mapping[str, Any]]) -> str:
+    """How the verdict itself fared on cuts of known family, in one sentence."""
+    right = sum(one["verdict"] == one["family"] for one in tried)
+    silent = sum(one["verdict"] == "undecided" for one in tried)
+    wrong = [one for one in tried if one["verdict"] not in (one["family"], "undecided")]
+    named = f" ({', '.join(clean(one['cut']) for one in wrong)})" if wrong else ""
+    return (
+        f"the verdict on this reference, tried the same way: right on {right} of {len(tried)} "
+        f"cuts, wrong on {len(wrong)}{named}, undecided on {silent}"
+    )
+
+
 def predictions(candidate: Candidate) -> list[str]:
     """Predicted loss and tax beside the measured ones, one sentence each; none without a study."""
     out = []
@@ -119,11 +131,13 @@ def predictions(candidate: Candidate) -> list[str]:
             e for e in candidate.estimates
             if e.measure == measure and e.corpus is None and e.value is not None
         ]  # fmt: skip
+        own = found.get("without")
+        twin = f"; {', '.join(own)} of the yardsticks is this head and left out" if own else ""
         beside = f"; measured {number(measure, seen[0].value)}" if seen else ""
         out.append(
             f"{title} predicted from text in distribution: {number(measure, found['value'])} "
             f"({number(measure, found['low'])} to {number(measure, found['high'])} at "
-            f"{100 * found['level']:.0f} %){rank}{beside}"
+            f"{100 * found['level']:.0f} %){rank}{beside}{twin}"
         )
     return out
 

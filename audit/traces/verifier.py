@@ -89,6 +89,13 @@ def load_verifier(
     )
 
 
+def load_tokenizer(path: Path) -> Any:
+    """The tokenizer of a model alone, without its weights. Raises as `load_verifier` does."""
+    _, where = _locate(path)
+    with quiet(), one_gguf_reader():
+        return _load_tokenizer(where, path)
+
+
 def _locate(path: Path) -> tuple[list[Path], dict[str, Any]]:
     """The weight files, and the arguments that name the model for `from_pretrained`."""
     if not path.exists():
