@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
@@ -40,6 +40,12 @@ def canonical_json(value: Any) -> str:
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
+
+
+def vocabulary_sha256(words: Mapping[str, int]) -> str:
+    """Hex SHA-256 of the sorted (token, id) pairs: one hash however the vocabulary was stored."""
+    pairs = [list(pair) for pair in sorted(words.items())]
+    return hashlib.sha256(canonical_json(pairs).encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:

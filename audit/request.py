@@ -35,6 +35,8 @@ class AuditRequest:
     anchor_min: float = ANCHOR_MIN
     resampling: Resampling = field(default_factory=Resampling)
     pair: PairOptions = field(default_factory=PairOptions)
+    force: bool = False
+    """Compare what does not belong together, and mark the run."""
     ledger: Path | None = None
     """Where the reference's calibration may be; None to judge by the published rule alone."""
 

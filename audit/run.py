@@ -13,8 +13,9 @@ from pathlib import Path
 
 from audit.anchor import check_anchor, settle_anchors
 from audit.calibration import Calibration
+from audit.comparable import check_belonging
 from audit.controls import run_controls
-from audit.errors import BadUsageError, MismatchError, NotFoundError
+from audit.errors import BadUsageError, NotFoundError
 from audit.estimates import REGISTERS
 from audit.files import open_container
 from audit.heads import Head, trim_reference
@@ -56,8 +57,8 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         (read_trace(path) for path in _find_traces(request, choice, report)),
         key=lambda trace: (REGISTERS.index(trace.info.register_), trace.info.corpus),
     )
-    _check_corpora(traces)
-    findings = other_heads(choice) + _preflight(request.ref, ref, cands, report)
+    findings = other_heads(choice) + check_belonging(ref, traces, force=request.force)
+    findings += _preflight(request.ref, ref, cands, report)
     measured, controls = _measure(request, ref, cands, traces, report)
     calibration, notes = _calibration(request, ref, traces)
     findings += notes
@@ -111,26 +112,6 @@ def _find_traces(request: AuditRequest, choice: HeadChoice, report: Progress) ->
         if model is None:
             raise
         return bundled_traces(model, report, layers=choice.name.states)
-
-
-def _check_corpora(traces: Sequence[Trace]) -> None:
-    """Each corpus once: pooling a corpus with itself would only feign more evidence."""
-    seen: dict[str, Trace] = {}
-    for trace in traces:
-        other = seen.setdefault(trace.info.corpus, trace)
-        if other is not trace:
-            raise BadUsageError(
-                f"two traces are of corpus {trace.info.corpus}",
-                hint="give each corpus once, or capture with another --corpus name",
-                where=trace.path or "",
-            )
-    models = {trace.info.model_sha256 for trace in traces}
-    if len(models) > 1:
-        raise MismatchError(
-            f"the traces are of {len(models)} different models: "
-            f"{', '.join(sorted({trace.info.model for trace in traces}))}",
-            hint="audit one verifier at a time",
-        )
 
 
 def _preflight(

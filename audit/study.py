@@ -18,6 +18,7 @@ from torch import Tensor
 from audit.anchor import check_anchor, settle_anchors
 from audit.blocks import BlockHead
 from audit.calibration import Calibration, Family, Yardstick
+from audit.comparable import check_belonging
 from audit.errors import BadUsageError
 from audit.estimates import Facts, estimate_all
 from audit.forge import Cut, block_moments, cut_head, parse_cut, second_moment_of
@@ -74,6 +75,7 @@ def run_study(request: StudyRequest, progress: Progress | None = None) -> Calibr
     ref = load_ref(request.ref, choice, request.ref_options, request.pair.block)
     traces = [read_trace(path) for path in request.traces]
     _check_registers(traces)
+    check_belonging(ref, traces)
     _check_substance(traces)
     inside = [trace for trace in traces if trace.info.register_ == "in_distribution"]
     fit = [read_trace(path) for path in request.fit] or inside

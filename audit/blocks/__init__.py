@@ -6,7 +6,7 @@ Leaves out the projection itself (`audit.heads`) and chains of several slots.
 """
 
 from audit.blocks.block import Block
-from audit.blocks.finding import heads_in
+from audit.blocks.finding import heads_in, layer_count
 from audit.blocks.head_names import HeadName, parse_head_name
 from audit.blocks.loading import BlockHead, load_block_head
 from audit.blocks.options import BlockOptions
@@ -17,6 +17,7 @@ __all__ = [
     "BlockOptions",
     "HeadName",
     "heads_in",
+    "layer_count",
     "load_block_head",
     "parse_head_name",
 ]

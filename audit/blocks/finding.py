@@ -66,15 +66,22 @@ def holds_layers(container: Container) -> bool:
     return any(_LAYER.match(canonical(entry)) for entry in container.entries)
 
 
-def _depth(container: Container) -> int | None:
-    """Number of the verifier's layers, where a configuration that can be run says it."""
+def layer_count(container: Container) -> int | None:
+    """Number of the verifier's layers, where the configuration says it."""
     if container.format == "gguf":
         arch = str(container.metadata.get("general.architecture"))
         count = container.metadata.get(f"{arch}.block_count")
-        if arch not in ARCHITECTURES or not isinstance(count, int):
+        if not isinstance(count, int):
             return None
         return count - int(container.metadata.get(f"{arch}.nextn_predict_layers") or 0)
     config = container.config or {}
     text = config.get("text_config")
     value = {**config, **(text if isinstance(text, dict) else {})}.get("num_hidden_layers")
     return value if isinstance(value, int) else None
+
+
+def _depth(container: Container) -> int | None:
+    """The same, where the model's layers can be run."""
+    arch = str(container.metadata.get("general.architecture"))
+    runs = container.format != "gguf" or arch in ARCHITECTURES
+    return layer_count(container) if runs else None

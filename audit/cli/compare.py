@@ -77,6 +77,10 @@ Examples:
     "--resamples", type=RESAMPLES, default=4000, show_default=True,
     help="Bootstrap resamples of the sequences.",
 )  # fmt: skip
+@click.option(
+    "--force", is_flag=True,
+    help="Go on where traces, tokenizer and model do not belong together; the run is marked.",
+)  # fmt: skip
 @click.option("--no-record", is_flag=True, help="Do not write the run into the ledger.")
 @shared_options
 def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -> None:
@@ -152,6 +156,7 @@ def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger:
         device=options["device"],
         anchor_min=options["anchor_min"],
         pair=_pair_options(options),
+        force=options["force"],
         ledger=ledger,
         resampling=Resampling(resamples=options["resamples"], seed=options["seed"]),
     )

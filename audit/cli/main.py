@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ _COMMANDS = {
     "inspect": "what head is in a file, and what the preflight says of it",
     "demo": "all of it on the sample inside the package",
     "capture": "run a model over text and record a trace",
+    "import": "turn another tool's hidden-state dump into a trace",
     "study": "what known cuts of a reference cost, and which rules hold on it",
     "forge": "make a candidate: quantize, prune, low rank, noise or trim",
     "show": "one run of the ledger",
@@ -43,7 +45,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command = getattr(import_module(f"audit.cli.{cmd_name}"), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command = getattr(import_module(f"audit.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 

@@ -30,6 +30,8 @@ class TraceInfo(Record):
     vocabulary: Annotated[int, Field(ge=1)] | None
     """Number of ids the tokenizer knows; rows of a head beyond it are padding."""
     corpus: str
+    corpus_sha256: str | None = None
+    """Hash of the documents, or of the token ids where only those are known."""
     register_: Register = Field(alias="register")
     language: str | None
     stage: Stage

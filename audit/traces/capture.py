@@ -74,12 +74,14 @@ def capture(
             verifier.vocabulary,
             progress=lambda done: report((plan.rows + done) // 2, plan.rows),
         )
+    settings = _settings(verifier.model, documents)
     info = TraceInfo(
         model=verifier.name,
         model_sha256=verifier.model_sha256,
         tokenizer_sha256=verifier.tokenizer_sha256,
         vocabulary=verifier.vocabulary,
         corpus=corpus,
+        corpus_sha256=settings["documents_sha256"],
         register=register,
         language=language,
         stage="post_norm",
@@ -87,7 +89,7 @@ def capture(
         states=tuple(ExtraState(tensor=_name(k), layer=k) for k in sorted(set(layers))),
         captured_by=f"head-audit {__version__}",
         settings={
-            **_settings(verifier.model, documents),
+            **settings,
             "batch": batch,
             "context": context,
             "max_positions": max_positions,
