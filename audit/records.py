@@ -47,6 +47,8 @@ class TraceInfo(Record):
     vocabulary: Annotated[int, Field(ge=1)] | None
     """Number of ids the tokenizer knows; rows of a head beyond it are padding."""
     corpus: str
+    corpus_sha256: str | None = None
+    """Hash of the documents' text as it was run; None when the text is not known."""
     register_: Register = Field(alias="register")
     language: str | None
     stage: Stage
@@ -68,6 +70,8 @@ class TraceRecord(Record):
     sha256: str
     positions: int
     sequences: int
+    counted: int | None = None
+    """How many rows' oracles count; None when all do."""
     hidden_size: int
     info: TraceInfo
 

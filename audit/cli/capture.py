@@ -104,29 +104,16 @@ def _unwritable(output: Path) -> str:
 def _in_use(output: Path, model: Path, texts: Sequence[Path]) -> str:
     """What else the file is or would become; empty for a trace and for nothing."""
     from audit.traces.find import SUFFIX
+    from audit.traces.metadata import is_trace
 
     if output.exists():
         if any(text.exists() and output.samefile(text) for text in texts):
             return "this is a text to run over"
-        return "" if _is_trace(output) else "this file is there already and is not a trace"
+        return "" if is_trace(output) else "this file is there already and is not a trace"
     inside = output.absolute().parent.resolve() == model.resolve()
     if inside and not output.name.endswith(SUFFIX):
         return f"only *{SUFFIX} may lie among the model's files"
     return ""
-
-
-def _is_trace(path: Path) -> bool:
-    from safetensors import SafetensorError, safe_open
-
-    from audit.traces.trace import METADATA_KEY
-
-    if not path.is_file():
-        return False
-    try:
-        with safe_open(path, framework="numpy") as stored:
-            return METADATA_KEY in (stored.metadata() or {})
-    except (SafetensorError, OSError):
-        return False
 
 
 def _documents(options: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

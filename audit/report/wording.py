@@ -90,7 +90,8 @@ def head_line(head: HeadRecord) -> list[str]:
 def trace_line(trace: TraceRecord) -> list[str]:
     """Identity of a trace in columns: corpus, register, size, model, hash."""
     info = trace.info
-    amount = f"{trace.positions:,} positions in {trace.sequences:,} sequences"
+    counted = "" if trace.counted is None else f", {trace.counted:,} of them counted"
+    amount = f"{trace.positions:,} positions in {trace.sequences:,} sequences{counted}"
     register = REGISTER_WORDS[info.register_]
     return [clean(info.corpus), register, amount, clean(info.model), trace.sha256[:12]]
 
