@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -45,12 +46,16 @@ def canonical_json(value: Any) -> str:
 def versions() -> dict[str, str]:
     """Versions of this package, of Python and of the libraries that compute."""
     found = {"head-audit": __version__, "python": platform.python_version()}
-    for name in _VERSIONED:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return found | {name: known for name in _VERSIONED if (known := _version(name))}
+
+
+# Looking one up parses the metadata of its package, which takes milliseconds.
+@functools.cache
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def now_utc() -> str:

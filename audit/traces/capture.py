@@ -168,13 +168,12 @@ def _run(
 
 
 def _forward(model: Any, windows: list[torch.Tensor], all_states: bool) -> Any:
-    """The decoder's output for windows padded on the right to one length."""
+    """The decoder's output for windows padded on the right to one length.
+
+    A causal model never looks at what follows, so no mask is needed, and without one it is faster.
+    """
     inputs = torch.nn.utils.rnn.pad_sequence(windows, batch_first=True).to(model.device)
-    lengths = torch.tensor([len(window) for window in windows], device=model.device)
     arguments: dict[str, Any] = {"input_ids": inputs, "use_cache": False}
-    if bool((lengths != inputs.shape[1]).any()):
-        columns = torch.arange(inputs.shape[1], device=model.device)
-        arguments["attention_mask"] = (columns < lengths.unsqueeze(1)).long()
     if all_states:
         arguments["output_hidden_states"] = True
     return model.get_decoder()(**arguments)
