@@ -12,8 +12,9 @@ from math import comb
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field
 
-from audit.records import Estimate, Record
+from audit.records import Estimate, Record, VerdictKind
 from audit.stats import Floats
 
 Family = Literal["fidelity", "function", "noise"]
@@ -57,6 +58,15 @@ class RuleCheck(Record):
     source: str
 
 
+class Trial(Record):
+    """The verdict on one yardstick of known family, from the others."""
+
+    cut: str
+    family: Family
+    verdict: VerdictKind
+    sentence: str
+
+
 class Calibration(Record):
     """A reference's yardsticks and what follows from them."""
 
@@ -65,8 +75,13 @@ class Calibration(Record):
     head: str
     traces: dict[str, str]
     """Corpus -> hash of its trace."""
+    fitted_to: dict[str, str] = Field(default_factory=dict)
+    """The same of what calibrated cuts were fitted to. Where that is measured text, they look
+    better in distribution than on other text of the kind."""
     yardsticks: tuple[Yardstick, ...]
     rules: tuple[RuleCheck, ...]
+    trials: tuple[Trial, ...] = ()
+    """The verdict itself, tried on each cut left out in turn."""
     spearman_loss: float | None
     spearman_loss_p: float | None
     spearman_tax: float | None

@@ -28,6 +28,7 @@ from audit.ranking import RankCorrelation, spearman
 from audit.records import Control
 from audit.stats import Resampling
 from audit.traces import Trace, lookahead_rows, read_trace
+from audit.trial import try_verdicts
 
 BLOCK_CUTS = (
     "q8_0", "q4_0", "nvfp4", "prune:0.5:activation", "prune:0.25:activation", "lowrank:0.5",
@@ -52,6 +53,8 @@ class StudyRequest:
     pair: PairOptions = field(default_factory=PairOptions)
     cuts: tuple[str, ...] = ()
     """Further cuts beside the standard ones."""
+    fit: tuple[Path, ...] = ()
+    """Traces that calibrated cuts are fitted to; else those in distribution that are measured."""
     device: str = "cpu"
     resampling: Resampling = field(default_factory=Resampling)
 
@@ -69,13 +72,14 @@ def run_study(request: StudyRequest, progress: Progress | None = None) -> Calibr
     traces = [read_trace(path) for path in request.traces]
     _check_registers(traces)
     inside = [trace for trace in traces if trace.info.register_ == "in_distribution"]
-    moments = _moments_of(ref, inside, request.device)
+    fit = [read_trace(path) for path in request.fit] or inside
+    moments = _moments_of(ref, fit, request.device)
     names = BLOCK_CUTS if isinstance(ref, BlockHead) else BARE_CUTS
     work = _Work(request, ref, traces, moments, report)
     yardsticks = work.audit([parse_cut(name) for name in (*names, *request.cuts)])
     yardsticks += work.audit([parse_cut(f"noise:{strength}") for strength in LADDER])
     yardsticks += _extend_ladder(work, yardsticks)
-    return make_calibration(ref, str(choice.name), traces, yardsticks)
+    return make_calibration(ref, str(choice.name), traces, yardsticks, fit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,15 +101,20 @@ def _moments_of(ref: Head, traces: Sequence[Trace], device: str) -> _Moments:
 
 
 def make_calibration(
-    ref: Head, head: str, traces: Sequence[Trace], yardsticks: Sequence[Yardstick]
+    ref: Head,
+    head: str,
+    traces: Sequence[Trace],
+    yardsticks: Sequence[Yardstick],
+    fit: Sequence[Trace],
 ) -> Calibration:
-    """Check every rule on the yardsticks and rank their losses by disagreement."""
+    """Check every rule and the verdict on the yardsticks; rank their losses by disagreement."""
     cuts = [yardstick for yardstick in yardsticks if yardstick.family != "noise"]
     loss, tax = (_ranked(cuts, measure) for measure in ("shift_loss", "shift_tax"))
-    return Calibration(
+    made = Calibration(
         reference=ref.record.sha256,
         head=head,
         traces={trace.info.corpus: trace.sha256 or "" for trace in traces},
+        fitted_to={trace.info.corpus: trace.sha256 or "" for trace in fit},
         yardsticks=tuple(yardsticks),
         rules=check_rules(yardsticks),
         spearman_loss=loss.rho,
@@ -113,6 +122,7 @@ def make_calibration(
         spearman_tax=tax.rho,
         spearman_tax_p=tax.p,
     )
+    return made.model_copy(update={"trials": try_verdicts(made)})
 
 
 def _ranked(cuts: Sequence[Yardstick], measure: str) -> RankCorrelation:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from audit.calibration import (
     Calibration,
     Family,
+    Trial,
     Yardstick,
     check_rules,
     ladder_distance,
@@ -16,6 +19,8 @@ from audit.calibration import (
 )
 from audit.prediction import predict
 from audit.records import Estimate
+from audit.report.wording import trials
+from audit.trial import try_verdicts
 
 
 def yardstick(
@@ -153,3 +158,48 @@ def test_intervals_hold_most_left_out_yardsticks() -> None:
             tried += 1
             held += found.low <= loss[i] <= found.high
     assert tried > 150 and held / tried > 0.8
+
+
+def with_intervals(held: Yardstick) -> Yardstick:
+    """Every estimate known to within 0.001, on a reference that accepts 60 %."""
+    known = [
+        e
+        if e.value is None
+        else e.model_copy(update={"low": e.value - 1e-3, "high": e.value + 1e-3})
+        for e in held.estimates
+    ]
+    accepted = {"measure": "acceptance_ref", "corpus": None, "value": 0.6, "low": 0.59,
+                "high": 0.61, "positions": 100, "sequences": 10}  # fmt: skip
+    known += [
+        Estimate.model_validate(accepted | {"register": register})
+        for register in ("in_distribution", "domain_shift")
+    ]
+    return held.model_copy(update={"estimates": tuple(known)})
+
+
+def test_the_verdict_is_tried_on_every_cut_left_out() -> None:
+    """On the published study all seven are named rightly. A function cut as harmless as precision
+    (harm 0.1, tax 0.01) is not: the other six still separate, and call it a fidelity cut."""
+    study = [with_intervals(held) for held in STUDY]
+    tried = try_verdicts(calibration(study))
+    assert [(t.cut, t.verdict) for t in tried] == [(y.cut, y.family) for y in STUDY]
+    assert "right on 7 of 7 cuts, wrong on 0, undecided on 0" in trials_in_words(tried)
+    odd = with_intervals(yardstick("odd", "function", 0.1, 0.1, 0.2, 0.99))
+    (found,) = [
+        t for t in try_verdicts(calibration([*study[:3], *study[4:], odd])) if t.cut == "odd"
+    ]
+    assert found.verdict == "fidelity" and "harm" in found.sentence
+    assert "wrong on 1 (odd)" in trials_in_words([found])
+
+
+def test_the_trial_shows_where_the_verdict_errs() -> None:
+    """In the design's table only tax separates the early exit's families: fidelity cuts at most
+    10.2 points, function cuts at least 11.5 (low rank 50 %, data-free). That one left out, the
+    others draw the line at (10.2 + 13.8) / 2 = 12.0, and it passes for a fidelity cut."""
+    tried = try_verdicts(calibration([with_intervals(held) for held in EARLY_EXIT + NOISE]))
+    wrong = [t.cut for t in tried if t.verdict not in ("undecided", t.family)]
+    assert [t.cut for t in tried] == [y.cut for y in EARLY_EXIT] and wrong == ["lowrank:0.5"]
+
+
+def trials_in_words(tried: Sequence[Trial]) -> str:
+    return trials([trial.model_dump() for trial in tried])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from audit import study
 from audit.calibration import Calibration
 from audit.cli.main import group
 from audit.files import open_container
 from audit.heads import HeadOptions
 from audit.measure import measure_trace
 from audit.pair import PairOptions, choose_head, load_ref
+from audit.stats import Resampling
 from audit.traces import read_trace
 
 SAMPLE = Path(__file__).resolve().parents[1] / "audit" / "sample"
@@ -98,6 +101,34 @@ def test_compare_uses_the_calibration_on_its_own_traces_only(ledger: Path, tmp_p
     run = json.loads(CliRunner().invoke(group, [*base, "--trace", str(other)]).stdout)
     assert run["calibration"] is None
     assert "CALIBRATION_OTHER_TRACES" in {finding["code"] for finding in run["preflight"]}
+
+
+def test_calibrated_cuts_are_fitted_to_the_text_that_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fitted to German, low rank keeps more of it and less of the code than fitted to code."""
+    monkeypatch.setattr(study, "BLOCK_CUTS", ("lowrank:0.25:calibrated",))
+    monkeypatch.setattr(study, "LADDER", (0.5,))
+    code, shift = (
+        SAMPLE / f"traces/{name}.trace.safetensors" for name in ("python-code", "german")
+    )
+    request = study.StudyRequest(
+        SAMPLE / "model",
+        (code, shift),
+        pair=PairOptions(head="mtp"),
+        resampling=Resampling(resamples=100),
+    )
+    made = {fit: study.run_study(replace(request, fit=fit)) for fit in ((), (shift,))}
+    flips = {
+        fit: [
+            found.yardsticks[0].value("disagreement", register) or 0.0
+            for register in ("in_distribution", "domain_shift")
+        ]
+        for fit, found in made.items()
+    }
+    assert list(made[()].fitted_to) == ["python-code"]
+    assert made[(shift,)].fitted_to == {"german": read_trace(shift).sha256}
+    assert flips[()][0] < flips[(shift,)][0] and flips[()][1] > flips[(shift,)][1]
 
 
 def test_demo_runs_and_says_what_to_type_next() -> None:

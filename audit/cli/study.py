@@ -13,6 +13,7 @@ _FILE = click.Path(path_type=Path)
 _EPILOG = """\b
 Examples:
   audit study model/ --head mtp --traces traces/
+  audit study model/ --head mtp --traces traces/ --fit other-code.trace.safetensors
   audit study model/ --head exit:16 --traces code.trace.safetensors --traces de.trace.safetensors
 """
 
@@ -20,6 +21,10 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.argument("ref", type=_FILE)
 @click.option("--traces", type=_FILE, multiple=True, help="Trace file or folder; repeatable.")
+@click.option(
+    "--fit", type=_FILE, multiple=True,
+    help="Trace to fit calibrated cuts to, best of other text; else those in distribution.",
+)  # fmt: skip
 @click.option("--head", metavar="NAME", help="lm, mtp, eagle3, medusa:0 or exit:16.")
 @click.option("--cut", "cuts", multiple=True, help="A further cut, such as lowrank:0.1.")
 @click.option("--device", default="cpu", show_default=True, help="Where the products run.")
@@ -30,6 +35,7 @@ def study(
     shared: Shared,
     ref: Path,
     traces: tuple[Path, ...],
+    fit: tuple[Path, ...],
     head: str | None,
     cuts: tuple[str, ...],
     device: str,
@@ -54,6 +60,7 @@ def study(
         traces=tuple(find_traces(traces, ref)),
         pair=PairOptions(head=head),
         cuts=cuts,
+        fit=tuple(find_traces(fit, ref)) if fit else (),
         device=device,
         resampling=Resampling(resamples=resamples, seed=seed),
     )

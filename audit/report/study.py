@@ -7,7 +7,7 @@ from rich.text import Text
 
 from audit.calibration import Calibration, Yardstick, ladder_distance
 from audit.report.terminal import rows
-from audit.report.wording import number, rule_check
+from audit.report.wording import number, rule_check, trials
 
 _HEADER = (
     "cut", "family", "R in", "R same", "R shift", "loss", "tax", "D in", "H in", "AUC in",
@@ -37,6 +37,8 @@ def show_study(calibration: Calibration, console: Console) -> None:
         console.print(Text(f"D in distribution against the shift {what}: {told}"))
     for rule in calibration.rules:
         console.print(Text(rule_check(rule.model_dump())), soft_wrap=True)
+    tried = trials([trial.model_dump() for trial in calibration.trials])
+    console.print(Text(tried), soft_wrap=True)
 
 
 def _cells(yardstick: Yardstick) -> list[str]:

@@ -176,6 +176,8 @@ def _show_calibration(run: Run, console: Console) -> None:
     console.print(Text(f"calibration on {len(run.calibration['yardsticks'])} yardsticks"))
     for rule in run.calibration["rules"]:
         console.print(Text(f"  {wording.rule_check(rule)}", style="dim"), soft_wrap=True)
+    if tried := run.calibration.get("trials"):
+        console.print(Text(f"  {wording.trials(tried)}", style="dim"), soft_wrap=True)
     console.print()
 
 

@@ -5,7 +5,7 @@ Plain text only: whoever shows it escapes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from audit.catalogue import CATALOGUE
@@ -104,6 +104,18 @@ def rule_check(rule: Mapping[str, Any]) -> str:
         f"{rule['name']} ({rule['source']}) {holds}: right on {rule['right']} of {tried} cuts "
         f"left out in turn, wrong on {rule['wrong']}, silent on {rule['undecided']} "
         f"(p {rule['p']:.3f})"
+    )
+
+
+def trials(tried: Sequence[Mapping[str, Any]]) -> str:
+    """How the verdict itself fared on cuts of known family, in one sentence."""
+    right = sum(one["verdict"] == one["family"] for one in tried)
+    silent = sum(one["verdict"] == "undecided" for one in tried)
+    wrong = [one for one in tried if one["verdict"] not in (one["family"], "undecided")]
+    named = f" ({', '.join(clean(one['cut']) for one in wrong)})" if wrong else ""
+    return (
+        f"the verdict on this reference, tried the same way: right on {right} of {len(tried)} "
+        f"cuts, wrong on {len(wrong)}{named}, undecided on {silent}"
     )
 
 

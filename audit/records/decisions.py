@@ -1,0 +1,98 @@
+"""What was decided about a Run: limits held against it, waivers, reviews. Nothing here computes."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict, Field
+
+from audit.records.base import Decision, Outcome, Record, Register
+
+
+class LimitResult(Record):
+    """One limit of a policy, held against one candidate."""
+
+    limit: str
+    """The limit's name in the policy, unique there."""
+    measure: str
+    """A measure of the catalogue, or what else is asked for, such as `verdict` or `controls`."""
+    register_: Register | None = Field(default=None, alias="register")
+    corpus: str | None = None
+    """The corpus that decided, the worst one where the limit is held against each."""
+    token_class: str | None = None
+    bound: str
+    """What must hold, in words and units of the screen: `at least 95.0 %`."""
+    threshold: float | None = None
+    """The bound as a fraction of one, where it is a number."""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    positions_needed: int | None = None
+    """About how many positions would decide an undecided limit."""
+    predicted: bool = False
+    """Held against a predicted loss, not a measured one."""
+    outcome: Outcome
+    sentence: str
+    reason: str
+    """Why the policy has this limit."""
+    date: str
+    """When the policy got it, ISO 8601."""
+    waiver: str | None = None
+    """Id of the waiver that lifts this failure; the outcome still says that it failed."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class PolicyRecord(Record):
+    """The policy that judged: enough to find its text again."""
+
+    name: str
+    sha256: str
+    """Hash of the policy's text."""
+
+
+class GateResult(Record):
+    """The gate's answer for one candidate under one policy."""
+
+    outcome: Outcome
+    """Waived limits do not count against it."""
+    sentence: str
+    limits: tuple[LimitResult, ...]
+    policy: PolicyRecord
+    judged: str
+    """UTC, ISO 8601."""
+
+
+class Waiver(Record):
+    """A named person lets one head pass one limit until a day."""
+
+    id: str
+    """Hash of the other fields."""
+    head_sha256: str
+    limit: str
+    reason: str
+    who: str
+    created: str
+    """UTC, ISO 8601."""
+    expires: str
+    """The last day on which it holds, ISO 8601."""
+
+
+class Review(Record):
+    """A person's decision on one candidate of a run. Appended, never changed."""
+
+    id: str
+    """Hash of the other fields."""
+    run: str
+    head_sha256: str
+    """Which candidate of the run."""
+    decision: Decision
+    reason: str
+    reviewer: str
+    authenticated: bool
+    """Whether someone other than the reviewer vouched for the name (a proxy's header)."""
+    created: str
+    """UTC, ISO 8601."""
+    gate: Outcome | None
+    """The gate's outcome that the reviewer saw; None when the run was not judged."""
+    policy_sha256: str | None
+    waiver: str | None = None
+    """Needed to accept what failed or is undecided."""
