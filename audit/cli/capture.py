@@ -24,8 +24,14 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("model", type=_FILE)
-@click.option("--text", "texts", type=_FILE, multiple=True, help="UTF-8 file; may be repeated.")
-@click.option("--corpus", help="A bundled corpus; with --text, the name the text goes by.")
+@click.option(
+    "--text", "texts", type=_FILE, multiple=True,
+    help="Text, JSON Lines or Parquet file, or a folder of them; may be repeated.",
+)  # fmt: skip
+@click.option("--field", help="Where a row's text stands, as in meta.body; else text or messages.")
+@click.option(
+    "--corpus", help="A corpus by name or folder; with --text, the name the text goes by."
+)
 @click.option("-o", "--output", type=_FILE, required=True, help="The trace file to write.")
 @click.option("--split", is_flag=True, help="Two blank lines separate documents in --text files.")
 @click.option(
@@ -118,32 +124,25 @@ def _in_use(output: Path, model: Path, texts: Sequence[Path]) -> str:
 
 def _documents(options: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The documents to run over, and what the trace says of them."""
-    from audit.corpora import load_corpora, verify
+    from audit.corpora import corpus_documents, find_corpus, own_documents
     from audit.report.wording import clean
-    from audit.traces.text import read_documents
 
     register, language = options["register"], options["language"]
     if options["texts"]:
         name = clean(options["corpus"] or options["texts"][0].stem)
         about = {"corpus": name, "register": register or "in_distribution", "language": language}
-        return read_documents(options["texts"], options["split"]), about
+        split, field = options["split"], options["field"]
+        return own_documents(options["texts"], split_blank_lines=split, field=field), about
     if not options["corpus"]:
         raise BadUsageError(
             "there is no text to run over",
             hint="give --text FILE, or --corpus NAME (audit corpora)",
         )
-    named = {corpus.manifest.name: corpus for corpus in load_corpora()}
-    corpus = named.get(options["corpus"])
-    if corpus is None:
-        raise BadUsageError(
-            f"there is no bundled corpus {options['corpus']!r}",
-            hint=f"one of {', '.join(named)}; or your own text with --text",
-        )
-    verify(corpus)
+    corpus = find_corpus(options["corpus"])
     manifest = corpus.manifest
     about = {
         "corpus": manifest.name,
         "register": register or manifest.register_,
         "language": language or manifest.language,
     }
-    return read_documents(corpus.files, split_blank_lines=False), about
+    return corpus_documents(corpus), about

@@ -1,7 +1,7 @@
 """A model and a text become a `Trace`: hidden states with the verifier's own greedy tokens.
 
-`trace` is the file, `find` where traces are looked for, `text` what is captured, `verifier` the
-model, `capture` the run over the text. Only `trace` and `find` are imported here, so that reading
+`trace` is the file, `find` where traces are looked for, `verifier` the model, `capture` the run
+over a text (`audit.corpora`). Only `trace` and `find` are imported here, so that reading
 a trace never loads transformers.
 """
 

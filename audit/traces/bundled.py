@@ -7,9 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from audit.corpora import Corpus, load_corpora, verify
+from audit.corpora import Corpus, corpus_documents, load_corpora, verify
 from audit.provenance import canonical_json, sha256_files
-from audit.traces.text import read_documents
 
 ENVIRONMENT = "AUDIT_CACHE"
 POSITIONS = 2500
@@ -92,7 +91,7 @@ def _capture(
 
         trace = capture(
             verifier,
-            read_documents(corpus.files, split_blank_lines=False),
+            corpus_documents(corpus),
             corpus=manifest.name,
             register=manifest.register_,
             language=manifest.language,

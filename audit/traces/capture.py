@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from audit import __version__
+from audit.corpora import Document
 from audit.errors import BadUsageError
 from audit.provenance import canonical_json, versions
 from audit.records import ExtraState, Register, TraceInfo
 from audit.traces.checks import check_finite
 from audit.traces.oracle import check_against_model, greedy_tokens
-from audit.traces.text import Document
 from audit.traces.trace import Trace
 from audit.traces.verifier import Verifier
 from audit.traces.windows import Plan, cut_windows, plan_batches

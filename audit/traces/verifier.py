@@ -90,6 +90,13 @@ def load_verifier(
     )
 
 
+def load_tokenizer(path: Path) -> Any:
+    """The tokenizer of a model alone, without its weights. Raises as `load_verifier` does."""
+    _, where = _locate(path)
+    with quiet(), one_gguf_reader():
+        return _load_tokenizer(where, path)
+
+
 def vocabulary_sha256(words: dict[str, int]) -> str:
     """Hex SHA-256 of the sorted (token, id) pairs: one hash however the vocabulary was stored."""
     pairs = [list(pair) for pair in sorted(words.items())]

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from audit.corpora import Document
 from audit.errors import BadUsageError, MismatchError, UnreadableError
-from audit.traces.text import Document
 from audit.traces.verifier import Verifier
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from audit.compare import compare_heads
+from audit.corpora import Document
 from audit.measure import states_for
 from audit.traces import lookahead_rows
 from audit.traces.capture import capture
-from audit.traces.text import Document
 from audit.traces.verifier import load_verifier
 
 SAMPLE = Path(__file__).resolve().parents[2] / "audit" / "sample" / "model"

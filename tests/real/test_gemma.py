@@ -13,11 +13,10 @@ from click.testing import CliRunner
 from safetensors.torch import save_file
 
 from audit.cli.main import group
-from audit.corpora import load_corpora
+from audit.corpora import corpus_documents, find_corpus, own_documents
 from audit.heads import load_head
 from audit.traces import write_trace
 from audit.traces.capture import capture
-from audit.traces.text import read_documents
 from audit.traces.verifier import load_verifier
 
 pytestmark = pytest.mark.real
@@ -31,10 +30,11 @@ def traces(gemma_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Traces of Python source and, where the test text is there, of German."""
     folder = tmp_path_factory.mktemp("traces")
     verifier = load_verifier(gemma_gguf)
-    (code,) = [c for c in load_corpora() if c.manifest.name == "python-code"]
-    texts = [("python-code", "in_distribution", read_documents(code.files, False))]
+    code = corpus_documents(find_corpus("python-code"))
+    texts = [("python-code", "in_distribution", code)]
     if GERMAN.exists():
-        texts.append(("german-web", "domain_shift", read_documents([GERMAN], True)))
+        german = own_documents([GERMAN], split_blank_lines=True, field=None)
+        texts.append(("german-web", "domain_shift", german))
     for name, register, documents in texts:
         trace = capture(
             verifier, documents, corpus=name, register=register, language=None,

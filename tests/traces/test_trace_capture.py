@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from audit.corpora import Document
 from audit.errors import BadUsageError, MismatchError, UnreadableError, UnsupportedFormatError
 from audit.traces import oracle as oracle_module
 from audit.traces import read_trace, write_trace
 from audit.traces.capture import _run as run_model
 from audit.traces.capture import capture
 from audit.traces.oracle import check_against_model, greedy_tokens
-from audit.traces.text import Document
 from audit.traces.windows import cut_windows, plan_batches
 
 DOCUMENTS = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from audit.corpora import Document
 from audit.traces import lookahead_rows, read_trace, write_trace
 from audit.traces.capture import capture
-from audit.traces.text import Document
 from audit.traces.verifier import load_verifier
 
 pytestmark = pytest.mark.real
