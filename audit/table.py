@@ -15,9 +15,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from audit.atomic import atomic_path
 from audit.catalogue import COUNTS
 from audit.errors import UnreadableError, first_line
-from audit.provenance import atomic_path
 
 COLUMNS: dict[str, str] = {
     "candidate": "string",

@@ -15,8 +15,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from audit.atomic import atomic_path
 from audit.errors import BadUsageError, MismatchError, UnreadableError
-from audit.provenance import atomic_path, canonical_json, sha256_file
+from audit.provenance import canonical_json, sha256_file
 from audit.records import TraceInfo, TraceRecord
 from audit.traces.checks import CORE_TENSORS, MARKS, check_trace
 from audit.traces.metadata import (
