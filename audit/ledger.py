@@ -24,9 +24,10 @@ from typing import Any
 import pandas as pd
 from pydantic import ValidationError
 
+from audit.atomic import atomic_path
 from audit.calibration import Calibration
 from audit.errors import BadUsageError, NotFoundError, UnreadableError, first_line
-from audit.provenance import atomic_path, canonical_json, sha256_file
+from audit.provenance import canonical_json, sha256_file
 from audit.records import SCHEMA_VERSION, Run
 from audit.table import Frame, read_positions, write_positions
 

@@ -1,14 +1,12 @@
-"""Hashes, versions, canonical JSON and atomic writes. Imports no torch."""
+"""Hashes, versions and canonical JSON. Imports no torch."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import os
 import platform
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -51,41 +49,18 @@ def vocabulary_sha256(words: Mapping[str, int]) -> str:
 def versions() -> dict[str, str]:
     """Versions of this package, of Python and of the libraries that compute."""
     found = {"head-audit": __version__, "python": platform.python_version()}
-    for name in _VERSIONED:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return found | {name: known for name in _VERSIONED if (known := _version(name))}
+
+
+# Looking one up parses the metadata of its package, which takes milliseconds.
+@functools.cache
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def now_utc() -> str:
     """The time in UTC as ISO 8601 with seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-@contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; it becomes `path` only if the block succeeds.
-
-    An exception, Ctrl-C included, removes the temporary file, so nothing half-written stays.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
-        _apply_umask(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _apply_umask(path: Path) -> None:
-    """Give the mode an ordinary new file would have; mkstemp makes it private."""
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)

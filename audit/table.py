@@ -15,9 +15,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from audit.atomic import atomic_path
 from audit.catalogue import COUNTS
 from audit.errors import UnreadableError, first_line
-from audit.provenance import atomic_path
 
 COLUMNS: dict[str, str] = {
     "candidate": "string",
@@ -27,6 +27,7 @@ COLUMNS: dict[str, str] = {
     "position": "int64",
     "token": "int64",
     "oracle": "int64",
+    "generated": "bool",
     "ref": "int64",
     "cand": "int64",
     "ref_margin": "float32",
@@ -44,7 +45,8 @@ COLUMNS: dict[str, str] = {
     "kl_nats": "float32",
 }
 """Column -> Arrow type. `ref` and `cand` are the proposed target ids; ranks are 1 for the best id,
-0 where the head has no row for the oracle, null when unknown."""
+0 where the head has no row for the oracle, null when unknown. `generated`: the oracle answers to a
+token that the model itself wrote; null where the trace does not mark them."""
 
 Frame = pd.DataFrame
 

@@ -245,16 +245,17 @@ def test_all_corpora_are_verified_first(place: Path, monkeypatch: pytest.MonkeyP
 
     seen = []
 
-    def check(corpus: object) -> None:
+    def check(corpus: object) -> list[object]:
         seen.append(corpus)
         if len(seen) == len(load_corpora()):
             raise UnreadableError("damaged")
+        return []
 
     def never(*args: object) -> None:
         raise AssertionError("the model was loaded")
 
     monkeypatch.setenv("AUDIT_CACHE", str(place / "cache"))
-    monkeypatch.setattr(bundled, "verify", check)
+    monkeypatch.setattr(bundled, "corpus_documents", check)
     monkeypatch.setattr("audit.traces.verifier.load_verifier", never)
     with pytest.raises(UnreadableError, match="damaged"):
         bundled.bundled_traces(place / "ref.safetensors")

@@ -90,7 +90,8 @@ def head_line(head: HeadRecord) -> list[str]:
 def trace_line(trace: TraceRecord) -> list[str]:
     """Identity of a trace in columns: corpus, register, size, model, hash."""
     info = trace.info
-    amount = f"{trace.positions:,} positions in {trace.sequences:,} sequences"
+    counted = "" if trace.counted is None else f", {trace.counted:,} of them counted"
+    amount = f"{trace.positions:,} positions in {trace.sequences:,} sequences{counted}"
     register = REGISTER_WORDS[info.register_]
     return [clean(info.corpus), register, amount, clean(info.model), trace.sha256[:12]]
 
@@ -100,8 +101,8 @@ def rule_check(rule: Mapping[str, Any]) -> str:
     tried = rule["right"] + rule["wrong"] + rule["undecided"]
     holds = "holds here" if rule["weight"] else "carries no weight here"
     return (
-        f"{rule['name']} ({rule['source']}) {holds}: right on {rule['right']} of {tried} yardsticks "
-        f"left out in turn, wrong on {rule['wrong']}, silent on {rule['undecided']} "
+        f"{rule['name']} ({rule['source']}) {holds}: right on {rule['right']} of {tried} "
+        f"yardsticks left out in turn, wrong on {rule['wrong']}, silent on {rule['undecided']} "
         f"(p {rule['p']:.3f})"
     )
 
