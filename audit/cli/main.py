@@ -20,6 +20,8 @@ _COMMANDS = {
     "capture": "run a model over text and record a trace",
     "study": "what known cuts of a reference cost, and which rules hold on it",
     "forge": "make a candidate: quantize, prune, low rank, noise or trim",
+    "gate": "hold a recorded run against a policy",
+    "policy": "write, check and compare the policies of a gate",
     "show": "one run of the ledger",
     "corpora": "the bundled corpora",
 }
