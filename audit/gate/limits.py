@@ -27,8 +27,7 @@ _WHERE_ONE_FLIPS = {
 def judge_limit(run: Run, candidate: Candidate, limit: Limit) -> LimitResult:
     """The outcome of one limit. Never raises: what can not be told fails."""
     places, rare = seen_places(candidate, limit, places_of(run, limit))
-    measured = [place.estimate(candidate, limit.measure) for place in places]
-    if limit.allow_predicted and not any(e is not None and e.value is not None for e in measured):
+    if limit.allow_predicted and not _measured(candidate, limit, places):
         return _result(limit, _predicted(candidate, limit), Place("domain_shift", None), True)
     if not places:
         missing = f"{measure_title(limit.measure)} is missing: {nowhere(limit, rare)}"
@@ -45,18 +44,23 @@ def judge_limit(run: Run, candidate: Candidate, limit: Limit) -> LimitResult:
 
 def _held_at(candidate: Candidate, limit: Limit, place: Place) -> Held:
     estimate = place.estimate(candidate, limit.measure)
-    rate = _WHERE_ONE_FLIPS.get(limit.measure)
-    never = place.estimate(candidate, rate) if rate else None
-    if (
-        estimate is not None
-        and estimate.value is None
-        and never is not None
-        and never.value == never.low == never.high == 0.0
-    ):
+    if estimate is not None and estimate.value is None and _never_flips(candidate, limit, place):
         title = measure_title(limit.measure)
         why = f"{title} {place.words}: the candidate never disagrees, exactly, so nothing is harmed"
-        return Held("pass", why, estimate, slack=float("inf"))
+        return Held("pass", why, estimate, slack=math.inf)
     return hold(limit, estimate, place.words)
+
+
+def _measured(candidate: Candidate, limit: Limit, places: list[Place]) -> bool:
+    found = (place.estimate(candidate, limit.measure) for place in places)
+    return any(estimate is not None and estimate.value is not None for estimate in found)
+
+
+def _never_flips(candidate: Candidate, limit: Limit, place: Place) -> bool:
+    """True for a measure of disagreements where there are none, as is known and not estimated."""
+    rate = _WHERE_ONE_FLIPS.get(limit.measure)
+    found = place.estimate(candidate, rate) if rate else None
+    return found is not None and found.value == found.low == found.high == 0.0
 
 
 def _predicted(candidate: Candidate, limit: Limit) -> Held:
