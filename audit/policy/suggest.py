@@ -15,7 +15,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`did you mean …?`, or all there is where nothing is near."""
     names = list(known)
     lowered = {one.lower(): one for one in names}
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), lowered, n=2, cutoff=0.6)
+    wanted = name.lower().replace("-", "_")
+    near = difflib.get_close_matches(wanted, lowered, n=2, cutoff=0.6)
+    if not near and len(wanted) > 1:
+        near = [one for one in lowered if wanted in one][:2]
     if near:
         return f"did you mean {' or '.join(lowered[one] for one in near)}?"
     return f"there are {', '.join(names)}"
