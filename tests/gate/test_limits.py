@@ -217,6 +217,9 @@ def test_token_classes() -> None:
     han = result_of(run, limit(**base, token_class="han", ignore_fewer_than=30))
     assert (han.outcome, han.corpus, han.token_class) == ("fail", "zh", "han")
     assert "passed over on 1 with fewer than 30 positions" in han.sentence
+    edge = limit(**base, token_class="latin", ignore_fewer_than=300)
+    assert "passed over" not in result_of(run, edge).sentence
+    assert "the worst of 2 corpora" in result_of(run, edge).sentence
     gone = result_of(run, limit(**base, token_class="han", ignore_fewer_than=5000))
     assert gone.outcome == "fail" and "fewer than 5000 on each corpus" in gone.sentence
 
