@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from audit.chance import independent_share, upper
-from audit.estimates import REGISTERS
+from audit.samples import REGISTERS
 from audit.evidence import Estimates, find, percent
 from audit.records import Finding
 from audit.report.wording import REGISTER_WORDS

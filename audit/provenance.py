@@ -43,7 +43,9 @@ def canonical_json(value: Any) -> str:
 def vocabulary_sha256(words: Mapping[str, int]) -> str:
     """Hex SHA-256 of the sorted (token, id) pairs: one hash however the vocabulary was stored."""
     pairs = [list(pair) for pair in sorted(words.items())]
-    return hashlib.sha256(canonical_json(pairs).encode()).hexdigest()
+    # A GGUF may hold tokens that are half a character.
+    text = canonical_json(pairs).encode(errors="backslashreplace")
+    return hashlib.sha256(text).hexdigest()
 
 
 def versions() -> dict[str, str]:

@@ -22,6 +22,8 @@ _COMMANDS = {
     "import": "turn another tool's hidden-state dump into a trace",
     "study": "what known cuts of a reference cost, and which rules hold on it",
     "forge": "make a candidate: quantize, prune, low rank, noise or trim",
+    "gate": "hold a recorded run against a policy",
+    "policy": "write, check and compare the policies of a gate",
     "show": "one run of the ledger",
     "corpora": "the bundled corpora",
 }
