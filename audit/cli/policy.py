@@ -31,8 +31,8 @@ def init(shared: Shared, output: Path | None) -> None:
     """Write a commented policy that is valid as it stands."""
     from importlib.resources import files
 
-    from audit.policy import parse_policy
     from audit.atomic import atomic_path
+    from audit.policy import parse_policy
 
     text = (files("audit.policy") / "release.toml").read_text(encoding="utf-8")
     if output is not None:
