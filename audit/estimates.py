@@ -29,7 +29,7 @@ from audit.table import Frame, sums_by_sequence
 
 REGISTERS: tuple[Register, ...] = ("in_distribution", "same_register", "domain_shift")
 
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Replicates closer than this differ by summation order only."""
 
 
@@ -68,7 +68,7 @@ class Sample:
 
     @property
     def positions(self) -> int:
-        return int(self.total[_at("positions")])
+        return int(self.total[count_at("positions")])
 
 
 def estimate_all(frames: Sequence[Frame], facts: Facts, resampling: Resampling) -> list[Estimate]:
@@ -135,13 +135,13 @@ def pool_registers(samples: Iterable[Sample], how: Resampling) -> list[Sample]:
 
 def measure_values(measure: Measure, counts: Floats) -> Floats:
     """The ratio for each row of counts [n, counts]; NaN where it is undefined."""
-    above = counts[:, _at(measure.plus)]
+    above = counts[:, count_at(measure.plus)]
     if measure.minus:
-        above = above - counts[:, _at(measure.minus)]
-    return divide(above, counts[:, _at(measure.below)])
+        above = above - counts[:, count_at(measure.minus)]
+    return divide(above, counts[:, count_at(measure.below)])
 
 
-def _at(count: str) -> int:
+def count_at(count: str) -> int:
     return COUNTS.index(count)
 
 
@@ -176,11 +176,11 @@ def _interval(
     if facts.same_weights and compares:
         return Interval(value, value, "the weights are identical: exact, not estimated")
     replicates = measure_values(measure, sample.replicates)
-    if _spread(replicates) > _ROUNDING or sample.sequences < MIN_SEQUENCES:
+    if spread(replicates) > ROUNDING or sample.sequences < MIN_SEQUENCES:
         return percentile_interval(replicates, sample.sequences, how.level)
     if measure.is_rate:
-        below = int(sample.total[_at(measure.below)])
-        return binomial_interval(int(sample.total[_at(measure.plus)]), below, how.level)
+        below = int(sample.total[count_at(measure.below)])
+        return binomial_interval(int(sample.total[count_at(measure.plus)]), below, how.level)
     if measure.name == "retention":
         return _retention_bound(sample, how, value)
     return Interval(None, None, "no spread between sequences: no interval")
@@ -190,10 +190,10 @@ def _retention_bound(sample: Sample, how: Resampling, value: float) -> Interval:
     """Retention without any spread: at 1, bounded by D since |a_ref - a_cand| <= D; below 1, by
     the exact binomial interval of the kept among the reference's acceptances."""
     total = sample.total
-    accepted = int(total[_at("ref_accepted")])
+    accepted = int(total[count_at("ref_accepted")])
     if value < 1.0:
-        return binomial_interval(int(total[_at("cand_accepted")]), accepted, how.level)
-    events, positions = int(total[_at("disagreements")]), int(total[_at("positions")])
+        return binomial_interval(int(total[count_at("cand_accepted")]), accepted, how.level)
+    events, positions = int(total[count_at("disagreements")]), int(total[count_at("positions")])
     high = binomial_interval(events, positions, how.level).high or 0.0
     slack = high * positions / accepted
     reason = "no spread between sequences: bound from the disagreement rate"
@@ -232,7 +232,7 @@ def _gap_interval(
     )
     fewest = min(inside.sequences, shifted.sequences)
     few = fewest < MIN_SEQUENCES
-    if not facts.same_weights and (few or _spread(gap) > _ROUNDING):
+    if not facts.same_weights and (few or spread(gap) > ROUNDING):
         return percentile_interval(gap, fewest, how.level)
     if here.low is None or here.high is None or there.low is None or there.high is None:
         return Interval(None, None, there.reason or here.reason)
@@ -281,7 +281,7 @@ def _one(values: Floats) -> float | None:
     return float(values[0]) if np.isfinite(values[0]) else None
 
 
-def _spread(replicates: Floats) -> float:
+def spread(replicates: Floats) -> float:
     """Largest minus smallest defined replicate; 0 when none is defined."""
     defined = replicates[np.isfinite(replicates)]
     return float(np.ptp(defined)) if len(defined) else 0.0

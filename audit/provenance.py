@@ -6,26 +6,33 @@ import hashlib
 import json
 import os
 import platform
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from audit import __version__
 
 _CHUNK_BYTES = 1 << 22
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _VERSIONED = ("torch", "numpy", "scipy", "transformers", "safetensors", "gguf")
 
 
 def sha256_file(path: Path) -> str:
     """Hex SHA-256 of a file's bytes, read in chunks."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
+        return sha256_stream(stream)
+
+
+def sha256_stream(stream: BinaryIO) -> str:
+    """Hex SHA-256 of what is left in a stream, read in chunks."""
+    digest = hashlib.sha256()
+    while chunk := stream.read(_CHUNK_BYTES):
+        digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -40,6 +47,21 @@ def canonical_json(value: Any) -> str:
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
+
+
+def json_text(value: Any, indent: int | None = 1) -> str:
+    """JSON for people, files and `--json`, that can always be written as UTF-8: see `visible`."""
+    return visible(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False))
+
+
+def sha256_json(value: Any) -> str:
+    """Hex SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(visible(canonical_json(value)).encode()).hexdigest()
+
+
+def visible(text: str) -> str:
+    """JSON text in which bytes of file names that are not UTF-8 read as a backslash and `udcff`."""
+    return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
 def versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from audit.anchor import ANCHOR_MIN
 from audit.heads import HeadOptions
+from audit.ledger import Ledger
 from audit.pair import PairOptions
 from audit.records import Run
 from audit.stats import Resampling
@@ -35,7 +36,7 @@ class AuditRequest:
     anchor_min: float = ANCHOR_MIN
     resampling: Resampling = field(default_factory=Resampling)
     pair: PairOptions = field(default_factory=PairOptions)
-    ledger: Path | None = None
+    ledger: Ledger | None = None
     """Where the reference's calibration may be; None to judge by the published rule alone."""
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from audit.cli.blocks import block_options
 from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options
 from audit.errors import BadUsageError
+
+if TYPE_CHECKING:
+    from audit.ledger import Ledger
 
 _FILE = click.Path(path_type=Path)
 
@@ -85,18 +88,19 @@ def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -
     REF and CAND: a safetensors file, a sharded index, a Hugging Face folder, a GGUF file (any
     shard), a LoRA adapter of REF, or a proposals file.
     """
-    from audit.ledger import check_writable, run_json, save_run
+    from audit.ledger import run_json
     from audit.report.terminal import progress_on, show_run
     from audit.run import audit_heads
 
-    request = _request(ref, cand, options, shared.ledger)
+    ledger = shared.open_ledger()
+    request = _request(ref, cand, options, ledger)
     if not options["no_record"]:
-        check_writable(shared.ledger)
+        ledger.check_writable()
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         finished = audit_heads(request, progress)
     run = finished.run
     if not options["no_record"]:
-        run = save_run(run, finished.frames, shared.ledger)
+        run = ledger.save_run(run, finished.frames)
     if shared.as_json:
         click.echo(run_json(run))
     elif shared.quiet < 2:
@@ -105,7 +109,7 @@ def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -
             click.echo(f"run {run.run} recorded · next: audit show {run.run}")
 
 
-def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger: Path) -> Any:
+def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger: Ledger) -> Any:
     """The request that the options describe."""
     from audit.heads import HeadOptions
     from audit.run import AuditRequest, CandidateRequest
