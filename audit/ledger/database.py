@@ -45,6 +45,7 @@ class Database:
     """Where reviews and the index are."""
 
     def __init__(self, url: URL) -> None:
+        self.url = url
         self.shown = url.render_as_string(hide_password=True)
         """The URL for people, without its password."""
         self._engine = _engine(url)
