@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,12 +18,13 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, delete, select
 
-from audit.errors import AuditError, BadUsageError, MismatchError
+from audit.errors import AuditError, BadUsageError
 from audit.evidence import worst_retention
 from audit.ledger import schema
 from audit.ledger.database import ENVIRONMENT, Database, insert_new, sqlite_file
 from audit.ledger.documents import Judgement, seal, storable
 from audit.ledger.entries import append
+from audit.ledger.identity import identify
 from audit.ledger.migrations import migrate
 from audit.ledger.runs import RunFiles
 from audit.ledger.store import LocalStore, Store
@@ -32,7 +32,6 @@ from audit.provenance import json_text
 from audit.records import Candidate, Run
 
 FILE = "index.sqlite"
-_IDENTITY = "ledger-id"
 _BATCH = 200
 T = TypeVar("T")
 
@@ -50,6 +49,7 @@ class Index:
         self._store, self._url = store, url
         self._files = RunFiles(store)
         self._opened: Database | None = None
+        self._identified = False
 
     def database(self, *, writes: bool = False) -> Database:
         """The database at its newest version.
@@ -72,8 +72,9 @@ class Index:
                 )
             opened = Database(self._url or sqlite_file(self._local() / FILE))
             migrate(opened)
-            self._check_identity(opened)
             self._opened = opened
+        if not self._identified:
+            self._identified = identify(self._opened, self._store, writes=writes)
         return self._opened
 
     def read(self, work: Callable[[Connection], T]) -> T:
@@ -107,31 +108,6 @@ class Index:
     def _local(self) -> Path:
         assert isinstance(self._store, LocalStore)
         return self._store.folder
-
-    def _check_identity(self, database: Database) -> None:
-        """Files and database know each other: a database indexes one ledger only."""
-        try:
-            there = self._store.read(_IDENTITY).decode(errors="replace").strip()
-        except FileNotFoundError:
-            there = ""
-        wanted = there or uuid.uuid4().hex
-
-        def agree(connection: Connection) -> str:
-            insert_new(connection, schema.identity, [{"place": 1, "ledger": wanted}])
-            return str(connection.execute(select(schema.identity.c.ledger)).scalar_one())
-
-        def known(connection: Connection) -> str | None:
-            return connection.execute(select(schema.identity.c.ledger)).scalar()
-
-        name = database.read(known) or database.write(agree)
-        if not there:
-            self._store.write(_IDENTITY, f"{name}\n".encode())
-        elif name != there:
-            raise MismatchError(
-                "this database is the index of another ledger",
-                hint=f"give each ledger a database of its own: {ENVIRONMENT} is for one of them",
-                where=database.shown,
-            )
 
 
 def add_run(connection: Connection, run: Run, recorded: float) -> None:

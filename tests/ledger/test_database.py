@@ -164,6 +164,17 @@ def test_one_database_is_of_one_ledger(tmp_path: Path, database_url: str | None)
     assert open_ledger(tmp_path / "a", url).resolve_id("latest") == saved.run
 
 
+def test_a_crash_before_the_name_is_written(tmp_path: Path, database_url: str | None) -> None:
+    """The database has a name and no run, the folder none: the next writer takes the name over."""
+    url = database_url or str(sqlite_file(tmp_path / "shared.sqlite"))
+    first = open_ledger(tmp_path / "a", url)
+    first.check_writable()
+    name = (tmp_path / "a" / "ledger-id").read_text()
+    (tmp_path / "a" / "ledger-id").unlink()
+    open_ledger(tmp_path / "a", url).save_run(a_run(), [TABLE])
+    assert (tmp_path / "a" / "ledger-id").read_text() == name
+
+
 def test_a_write_is_repeated_while_others_are_in_the_way(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
