@@ -73,6 +73,7 @@ def verify(shared: Shared, repair: bool, stale_after: float) -> int:
 def info(shared: Shared) -> None:
     """Where the ledger is, which database it has, and how much is in it."""
     from audit.ledger import describe
+    from audit.report.history import counted
     from audit.report.terminal import rows
     from audit.report.wording import clean
 
@@ -80,12 +81,11 @@ def info(shared: Shared) -> None:
     if shared.as_json:
         shared.print_json(asdict(found))
     elif shared.quiet < 2:
-        counts = ", ".join(f"{number:,} {name}" for name, number in found.counts.items())
         lines = [
             ["ledger", clean(found.ledger)],
             ["database", clean(found.database)],
             ["version", f"{found.schema_version}, journal {found.journal or 'of the server'}"],
-            ["holds", counts],
+            ["holds", counted(found.counts) or "nothing"],
             ["newest run", found.newest or "–"],
         ]
         lines += [[f"unreadable {clean(run)}", clean(why)] for run, why in found.unreadable.items()]

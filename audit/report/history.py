@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from audit.ledger import CandidateRow, Judgement, RunRow, Verification, in_force
 from audit.records import Review, Waiver
@@ -24,6 +24,9 @@ REVIEWS = ("reviewed", "candidate", "decision", "by", "gate then", "waivers", "r
 JUDGEMENTS = ("judged", "candidate", "gate", "policy", "sentence")
 WAIVERS = ("waiver", "head", "limit", "by", "until", "state", "reason")
 PROBLEMS = ("what", "where", "damage", "state")
+_ONE = {"policies": "policy"}
+_SHORT = 10
+"""Beginning of a run's id where there is little room; commands take it as well."""
 CSV = (
     "run", "created", "reference", "reference_sha256", "corpora", "positions", "missing",
     "candidate", "head_sha256", "encoding", "bits_per_weight", "stored_bytes", "verdict", "gate",
@@ -40,7 +43,8 @@ def run_rows(runs: Sequence[RunRow], header: Sequence[str] = RUNS) -> Rows:
     """
     out: Rows = []
     for run in runs:
-        name = f"{clean(run.run)} (files missing)" if run.missing else clean(run.run)
+        name = clean(run.run if header == RUNS else run.run[:_SHORT])
+        name += " (files missing)" if run.missing else ""
         head = [name, clean(run.created), clean(run.reference_name)]
         lines = [_candidate(candidate) for candidate in run.candidates] or [["–"] * 7]
         for i, line in enumerate(lines):
@@ -119,13 +123,22 @@ def problem_rows(found: Verification) -> Rows:
 
 def verified(found: Verification) -> str:
     """What was checked and with what result, in one sentence."""
-    counted = [f"{number:,} {name}" for name, number in found.counts.items() if number]
-    what = ", ".join(counted) or "nothing to check"
+    what = counted(found.counts) or "nothing to check"
     mended = sum(problem.repaired for problem in found.problems)
     left = len(found.problems) - mended
     if not found.problems:
         return f"{what}: all as it was written"
-    return f"{what}: {mended} damages mended, {left} left"
+    return f"{what}: {wording.count(mended, 'damage')} mended, {left} left"
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Counts in words, without what there is none of."""
+    nouns = {name: _ONE.get(name, name.removesuffix("s")) for name in counts}
+    return ", ".join(
+        f"{number:,} {nouns[name] if number == 1 else name}"
+        for name, number in counts.items()
+        if number
+    )
 
 
 def _candidate(row: CandidateRow) -> list[str]:

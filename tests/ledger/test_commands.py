@@ -347,7 +347,7 @@ def test_diff_of_two_candidates_of_one_run(audit: Audit, ledger: Ledger) -> None
 def test_ledger_info(audit: Audit, ledger: Ledger) -> None:
     run = save(ledger, 0)
     shown = audit("ledger", "info")
-    assert shown.code == 0 and "1 runs" in shown.out and run in shown.out
+    assert shown.code == 0 and "1 run" in shown.out and run in shown.out
     document = audit("ledger", "info", "--json").json
     assert document["counts"]["runs"] == 1 and document["schema_version"] == 1
     assert document["journal"] == "wal" and document["newest"] == run
@@ -357,10 +357,14 @@ def test_ledger_info(audit: Audit, ledger: Ledger) -> None:
 def test_ledger_verify(audit: Audit, ledger: Ledger, tmp_path: Path) -> None:
     run = save(ledger, 0)
     done = audit("ledger", "verify")
-    assert (done.code, done.out) == (0, "1 runs: all as it was written\n")
+    assert (done.code, done.out) == (0, "1 run: all as it was written\n")
     ledger.files.save(a_run(1), [TABLE])
     shown = audit("ledger", "verify")
-    assert shown.code == 2 and "--repair mends it" in shown.out and "0 damages mended" in shown.out
+    assert (
+        shown.code == 2
+        and "--repair mends it" in shown.out
+        and "0 damages mended, 1 left" in shown.out
+    )
     mended = audit("ledger", "verify", "--repair", "--json")
     assert mended.code == 0 and mended.json["sound"]
     assert [problem["repaired"] for problem in mended.json["problems"]] == [True]
