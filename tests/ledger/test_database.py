@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -239,6 +241,31 @@ def test_what_a_write_has_read_still_holds(database: Database) -> None:
         other.write(count_up)
     rows = database.read(lambda c: c.execute(text("SELECT n FROM counted ORDER BY n")).all())
     assert rows == [(0,), (1,)]
+
+
+def test_writers_of_a_file_wait_for_each_other(tmp_path: Path) -> None:
+    """A second writer that comes while the first one has only read waits, and nobody starts over."""
+    database = Database(sqlite_file(tmp_path / "db"))
+    migrate(database)
+    order = []
+
+    def second() -> None:
+        database.write(lambda c: c.execute(text("INSERT INTO schema_version VALUES (3, 'x')")))
+        order.append("second")
+
+    thread = threading.Thread(target=second)
+
+    def first(connection: Connection) -> None:
+        connection.execute(text("SELECT count(*) FROM schema_version")).scalar_one()
+        order.append("first reads")
+        if not thread.is_alive():
+            thread.start()
+        time.sleep(0.3)
+        connection.execute(text("INSERT INTO schema_version VALUES (2, 'x')"))
+
+    database.write(first)
+    thread.join()
+    assert order == ["first reads", "second"]
 
 
 def test_urls() -> None:

@@ -117,6 +117,24 @@ def test_a_failed_write_leaves_nothing(
     assert list((tmp_path / "runs").iterdir()) == [] and ledger.runs().runs == ()
 
 
+def test_a_run_appears_in_one_step(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its files are written before the one rename, and without it there is nothing."""
+    seen = []
+
+    def stop(staged: Path, target: Path) -> None:
+        seen.extend(sorted(path.name for path in staged.iterdir()))
+        assert not target.exists() and ledger.run_ids() == []
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", stop)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.save_run(a_run(), [TABLE])
+    assert seen == ["positions.parquet", "run.json"]
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 def test_a_ledger_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in ("file", "file/ledger"):

@@ -31,16 +31,24 @@ def write(ledger: Ledger, first: int, count: int) -> None:
 def die(place: str, database: str | None, kills: int, seed: int) -> None:
     """Print how many runs were visible after each kill."""
     rng = random.Random(seed)
+    open_ledger(place, database).check_writable()
     for number in range(kills):
+        busy, told = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                write(open_ledger(place, database), 1000 * number, 1000)
+                ledger = open_ledger(place, database)
+                write(ledger, 1000 * number, 1)  # the first one loads much that is not ours
+                os.write(told, b"!")
+                write(ledger, 1000 * number + 1, 999)
             finally:
                 os._exit(1)
-        time.sleep(rng.uniform(0.02, 0.5))
+        os.read(busy, 1)
+        time.sleep(rng.uniform(0.0, 0.3))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(busy)
+        os.close(told)
         print(len(open_ledger(place, database).run_ids()), flush=True)
 
 
