@@ -36,7 +36,7 @@ from audit.stats import (
 )
 from audit.table import Frame
 
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Replicates closer than this differ by summation order only."""
 
 
@@ -147,7 +147,7 @@ def _interval(
     if measure.name == "vocabulary_ceiling" and not facts.trimmed and value == 1.0:
         return Interval(1.0, 1.0, f"every id has a row: {EXACT}")
     replicates = measure_values(measure, sample.replicates)
-    if _spread(replicates) > _ROUNDING or sample.sequences < MIN_SEQUENCES:
+    if spread(replicates) > ROUNDING or sample.sequences < MIN_SEQUENCES:
         return percentile_interval(replicates, sample.sequences, how.level)
     if measure.is_rate:
         below = int(sample.total[count_at(measure.below)])
@@ -203,7 +203,7 @@ def _gap_interval(
     )
     fewest = min(inside.sequences, shifted.sequences)
     few = fewest < MIN_SEQUENCES
-    if not facts.same_weights and (few or _spread(gap) > _ROUNDING):
+    if not facts.same_weights and (few or spread(gap) > ROUNDING):
         return percentile_interval(gap, fewest, how.level)
     if here.low is None or here.high is None or there.low is None or there.high is None:
         return Interval(None, None, there.reason or here.reason)
@@ -253,7 +253,7 @@ def _one(values: Floats) -> float | None:
     return float(values[0]) if np.isfinite(values[0]) else None
 
 
-def _spread(replicates: Floats) -> float:
+def spread(replicates: Floats) -> float:
     """Largest minus smallest defined replicate; 0 when none is defined."""
     defined = replicates[np.isfinite(replicates)]
     return float(np.ptp(defined)) if len(defined) else 0.0

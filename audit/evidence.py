@@ -54,6 +54,18 @@ def pooled(estimates: Estimates, measure: str) -> list[Estimate]:
     ]
 
 
+def worst_retention(estimates: Estimates) -> Estimate | None:
+    """The corpus on which the candidate keeps least; None when no retention is known."""
+    known = [
+        (estimate.value, estimate)
+        for estimate in estimates
+        if (estimate.measure, estimate.token_class) == ("retention", None)
+        and estimate.corpus
+        and estimate.value is not None
+    ]
+    return min(known, key=lambda pair: pair[0])[1] if known else None
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A threshold, where it comes from, and whether it carries weight here."""

@@ -6,24 +6,31 @@ import functools
 import hashlib
 import json
 import platform
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from audit import __version__
 
 _CHUNK_BYTES = 1 << 22
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _VERSIONED = ("torch", "numpy", "scipy", "transformers", "safetensors", "gguf")
 
 
 def sha256_file(path: Path) -> str:
     """Hex SHA-256 of a file's bytes, read in chunks."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
+        return sha256_stream(stream)
+
+
+def sha256_stream(stream: BinaryIO) -> str:
+    """Hex SHA-256 of what is left in a stream, read in chunks."""
+    digest = hashlib.sha256()
+    while chunk := stream.read(_CHUNK_BYTES):
+        digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -46,6 +53,21 @@ def vocabulary_sha256(words: Mapping[str, int]) -> str:
     # A GGUF may hold tokens that are half a character.
     text = canonical_json(pairs).encode(errors="backslashreplace")
     return hashlib.sha256(text).hexdigest()
+
+
+def json_text(value: Any, indent: int | None = 1) -> str:
+    """JSON for people, files and `--json`, that can always be written as UTF-8: see `visible`."""
+    return visible(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False))
+
+
+def sha256_json(value: Any) -> str:
+    """Hex SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(visible(canonical_json(value)).encode()).hexdigest()
+
+
+def visible(text: str) -> str:
+    """JSON text in which bytes of file names that are not UTF-8 read as a backslash and `udcff`."""
+    return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
 def versions() -> dict[str, str]:

@@ -22,7 +22,6 @@ from audit.heads.preflight import check_alive, check_pair, not_compressed, notes
 from audit.heads.proposals import is_proposals
 from audit.heads.scan import scan_rows
 from audit.heads.tokens import Tokens, read_tokens
-from audit.ledger import load_calibration
 from audit.measure import AnyHead, Measured, measure_trace, valid_ids, with_own_names
 from audit.notes import other_heads, other_tokenizers, pad_wins, saturated_ties, wide_ties
 from audit.outcome import judge_candidate, provenance_of
@@ -168,7 +167,7 @@ def _calibration(
     request: AuditRequest, ref: Head, traces: Sequence[Trace]
 ) -> tuple[Calibration | None, list[Finding]]:
     """The reference's calibration, if it was made on these very traces; a note if on others."""
-    found = load_calibration(ref.record.sha256, request.ledger) if request.ledger else None
+    found = request.ledger.load_calibration(ref.record.sha256) if request.ledger else None
     if found is None:
         return None, []
     other = [t.info.corpus for t in traces if found.traces.get(t.info.corpus) != t.sha256]

@@ -7,8 +7,9 @@ margins and KL are float32 as measured. A column that could not be measured is N
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -130,19 +131,25 @@ def write_positions(frame: Frame, path: Path) -> None:
         pq.write_table(table, temporary, compression="zstd")
 
 
-def read_positions(path: Path, columns: list[str] | None = None) -> Frame:
+def read_positions(
+    source: Path | BinaryIO, columns: Sequence[str] | None = None, where: str | Path = ""
+) -> Frame:
     """Read the table, or some columns of it.
+
+    Args:
+        where: what to call a `source` that is no path.
 
     Raises:
         UnreadableError: the file is missing, damaged or has other columns.
     """
     try:
-        frame: Frame = pq.read_table(path, columns=columns).to_pandas()
+        wanted = None if columns is None else list(columns)
+        frame: Frame = pq.read_table(source, columns=wanted).to_pandas()
     except (OSError, pa.ArrowException) as error:
         raise UnreadableError(
             f"the table of positions can not be read: {first_line(error)}",
             hint="run the audit again",
-            where=path,
+            where=where or str(source),
         ) from error
     return frame
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from audit.cli.blocks import block_options
 from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options
 from audit.cli.gating import load_gating
 from audit.errors import BadUsageError
+
+if TYPE_CHECKING:
+    from audit.ledger import Ledger
 
 _FILE = click.Path(path_type=Path)
 
@@ -95,19 +98,22 @@ def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -
     shard), a LoRA adapter of REF, or a proposals file. With --gate the exit code is 0 passed,
     1 failed, 3 undecided; without, 0 once it measured.
     """
-    from audit.ledger import check_writable, run_json, save_run
+    from audit.ledger import run_json
     from audit.report.terminal import progress_on, show_run
     from audit.run import audit_heads
 
     gating = load_gating(options["policy"], options["waivers"], options["exit_zero"])
-    request = _request(ref, cand, options, shared.ledger)
+    ledger = shared.open_ledger()
+    request = _request(ref, cand, options, ledger)
     if not options["no_record"]:
-        check_writable(shared.ledger)
+        ledger.check_writable()
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         finished = audit_heads(request, progress)
-    run = gating.judge(finished.run) if gating else finished.run
+    run = gating.judge(finished.run, ledger) if gating else finished.run
     if not options["no_record"]:
-        run = save_run(run, finished.frames, shared.ledger)
+        if gating:
+            ledger.save_policy(gating.text)
+        run = ledger.save_run(run, finished.frames)
     if shared.as_json:
         click.echo(run_json(run))
     elif shared.quiet < 2:
@@ -120,7 +126,7 @@ def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -
     return gating.exit_code(run) if gating else 0
 
 
-def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger: Path) -> Any:
+def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger: Ledger) -> Any:
     """The request that the options describe."""
     from audit.heads import HeadOptions
     from audit.run import AuditRequest, CandidateRequest

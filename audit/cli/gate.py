@@ -34,6 +34,7 @@ Examples:
 @click.option("--waivers", type=_FILE, help="TOML file of waivers.")
 @click.option("--selftest", is_flag=True, help="First prove that each limit can fail.")
 @click.option("--exit-zero", is_flag=True, help="Report without blocking: exit 0 whatever comes.")
+@click.option("--no-record", is_flag=True, help="Do not write the answer into the ledger.")
 @shared_options
 def gate(
     shared: Shared,
@@ -42,10 +43,12 @@ def gate(
     waivers: Path | None,
     selftest: bool,
     exit_zero: bool,
+    no_record: bool,
 ) -> int:
     """Judge RUN under a policy: a full id, a unique beginning of one, `latest`, or a run.json.
 
-    Nothing is recorded: `audit compare --gate` keeps its answer with the run.
+    The answer on a run of the ledger is kept there with the policy's text. Waivers of the ledger
+    count beside those of --waivers.
     """
     if run is None and not selftest:
         raise BadUsageError("RUN is missing", hint="audit gate latest --policy policy.toml")
@@ -53,7 +56,13 @@ def gate(
     assert gating is not None
     gating.warn(shared)
     tried = _prove(gating) if selftest else None
-    judged = None if run is None else gating.judge(_find(run, shared.ledger))
+    ledger = shared.open_ledger()
+    path = None if run is None else _document_path(run)
+    judged = None
+    if run is not None:
+        judged = gating.judge(_read(path) if path else ledger.load_run(run), ledger)
+        if path is None and not no_record:
+            gating.record(judged, ledger)
     if shared.as_json:
         shared.print_json(_document(gating, judged, tried))
     if tried is not None and shared.quiet == 0 and not shared.as_json:
@@ -65,25 +74,30 @@ def gate(
     return gating.exit_code(judged)
 
 
-def _find(wanted: str, ledger: Path) -> Run:
-    """The run of a ledger or of a file.
-
-    Raises:
-        NotFoundError, BadUsageError, UnreadableError: see `load_run` and `parse_run`.
-    """
-    from audit.errors import UnreadableError
-    from audit.ledger import content_id, load_run, parse_run
-
+def _document_path(wanted: str) -> Path | None:
+    """The run document that is meant by a path; None for an id of the ledger."""
     path = Path(wanted)
     if path.is_dir() and (path / "run.json").is_file():
         path = path / "run.json"
-    if not path.is_file():
-        if path.suffix == ".json":
-            raise NotFoundError(
-                "there is no such run document", hint="audit show latest --json", where=path
-            )
-        return load_run(wanted, ledger)
-    run = parse_run(path)
+    if path.is_file():
+        return path
+    if path.suffix == ".json":
+        raise NotFoundError(
+            "there is no such run document", hint="audit show latest --json", where=path
+        )
+    return None
+
+
+def _read(path: Path) -> Run:
+    """The run of a document that lies outside a ledger.
+
+    Raises:
+        UnreadableError: it is no run, or has changed since it was written.
+    """
+    from audit.errors import UnreadableError
+    from audit.ledger import content_id, parse_run
+
+    run = parse_run(path.read_bytes(), str(path))
     # Printed with --no-record, a run never got an id to be held against.
     if run.run and content_id(run) != run.run:
         raise UnreadableError(

@@ -13,6 +13,7 @@ from audit.cli.frame import Shared
 from audit.errors import BadUsageError
 
 if TYPE_CHECKING:
+    from audit.ledger import Ledger
     from audit.policy import Policy
     from audit.records import Run, Waiver
 
@@ -22,14 +23,28 @@ class Gating:
     """A policy, the waivers beside it, and whether its outcome may block."""
 
     policy: Policy
+    text: str
+    """The policy as it was written."""
     waivers: tuple[Waiver, ...]
     exit_zero: bool
 
-    def judge(self, run: Run) -> Run:
-        """The run with the gate's answer in every candidate, judged now."""
+    def judge(self, run: Run, ledger: Ledger) -> Run:
+        """The run with the gate's answer in every candidate, judged now.
+
+        Waivers of the ledger count beside those of a file.
+        """
         from audit.gate import judge_run
 
-        return judge_run(run, self.policy, self.waivers, now=datetime.now(UTC))
+        heads = {candidate.head.sha256 for candidate in run.candidates}
+        kept = [waiver for head in sorted(heads) for waiver in ledger.waivers_of(head)]
+        return judge_run(run, self.policy, (*self.waivers, *kept), now=datetime.now(UTC))
+
+    def record(self, judged: Run, ledger: Ledger) -> None:
+        """Append the gate's answers on a run of the ledger, the policy's text first."""
+        ledger.save_policy(self.text)
+        for candidate in judged.candidates:
+            if candidate.gate is not None:
+                ledger.add_judgement(judged.run, candidate.head.sha256, candidate.gate)
 
     def exit_code(self, judged: Run) -> int:
         """0 passed, 1 failed, 3 undecided, from the very results in the run."""
@@ -60,11 +75,12 @@ def load_gating(policy: Path | None, waivers: Path | None, exit_zero: bool) -> G
         BadPolicyError, NotFoundError: see `load_policy` and `load_waivers`.
     """
     from audit.gate import load_waivers
-    from audit.policy import load_policy
+    from audit.policy import load_policy, read_text
 
     if policy is None:
         if waivers is not None or exit_zero:
             name = "--waivers" if waivers is not None else "--exit-zero"
             raise BadUsageError(f"{name} belongs to a gate", hint="name its policy with --gate")
         return None
-    return Gating(load_policy(policy), load_waivers(waivers) if waivers else (), exit_zero)
+    known = load_waivers(waivers) if waivers else ()
+    return Gating(load_policy(policy), read_text(policy), known, exit_zero)

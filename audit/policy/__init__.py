@@ -2,7 +2,7 @@
 
 from audit.policy.changes import changes_between
 from audit.policy.limits import Limit
-from audit.policy.reading import load_policy, parse_policy
+from audit.policy.reading import load_policy, parse_policy, read_text
 from audit.policy.records import CONTROLS_LIMIT, Change, Policy
 from audit.policy.requirements import Requirement
 
@@ -15,4 +15,5 @@ __all__ = [
     "changes_between",
     "load_policy",
     "parse_policy",
+    "read_text",
 ]

@@ -121,5 +121,6 @@ class Review(Record):
     gate: Outcome | None
     """The gate's outcome that the reviewer saw; None when the run was not judged."""
     policy_sha256: str | None
-    waiver: str | None = None
-    """Needed to accept what failed or is undecided."""
+    waivers: tuple[str, ...] = ()
+    """Ids, one per limit that did not pass: needed to accept what failed, is undecided or was never
+    judged."""

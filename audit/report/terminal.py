@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from audit.evidence import worst_retention
 from audit.records import Candidate, Control, Estimate, Finding, Inspection, Run
 from audit.report import wording
 
@@ -252,18 +253,6 @@ def _ranking(run: Run, *, narrow: bool) -> Table:
     table.columns = table.columns[: 4 if narrow else 6]
     table.add_row()
     return table
-
-
-def worst_retention(estimates: Sequence[Estimate]) -> Estimate | None:
-    """The corpus on which the candidate keeps least; None when no retention is known."""
-    known = [
-        (estimate.value, estimate)
-        for estimate in estimates
-        if (estimate.measure, estimate.token_class) == ("retention", None)
-        and estimate.corpus
-        and estimate.value is not None
-    ]
-    return min(known, key=lambda pair: pair[0])[1] if known else None
 
 
 def _verdict(candidate: Candidate) -> Text:
