@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 
 from audit.catalogue import CONTROLS
 from audit.cli.main import group
-from audit.ledger import list_ids, load_positions, load_run, run_json
+from audit.ledger import open_ledger, run_json
 from audit.records import Judgement, Run
 from audit.traces import read_trace
 from tests.audit_files import V, head_weight, make_trace, write_head
@@ -74,7 +74,7 @@ def test_the_exit_code_is_the_outcome_in_every_format(place: Path, outcome: str,
     if "json" in how:
         found = Judgement.model_validate(json.loads(done.stdout))
         assert found.outcome == outcome == found.candidates[0].gate.outcome
-        assert found.run == list_ids(place / "ledger")[0] and found.selftest is None
+        assert found.run == open_ledger(place / "ledger").run_ids()[0] and found.selftest is None
     elif how == "-qq":
         assert done.stdout == ""
     else:
@@ -91,8 +91,8 @@ def test_compare_judges_and_records_what_it_judged(
     more = ["--gate", place / f"{outcome}.toml", "--ledger", tmp_path]
     done = run(*compare(place), *more, *FORMATS[how])
     assert done.exit_code == CODES[outcome], done.output
-    (name,) = list_ids(tmp_path)
-    kept = load_run(name, tmp_path)
+    (name,) = open_ledger(tmp_path).run_ids()
+    kept = open_ledger(tmp_path).load_run(name)
     assert kept.candidates[0].gate is not None and kept.candidates[0].gate.outcome == outcome
     if how == "json":
         assert Run.model_validate(json.loads(done.stdout)) == kept
@@ -134,7 +134,7 @@ def test_options_that_would_do_nothing_are_refused(place: Path) -> None:
 
 
 def test_a_waiver_from_a_file_is_used_and_told(place: Path, tmp_path: Path) -> None:
-    head = load_run("latest", place / "ledger").candidates[0].head.sha256
+    head = latest(place).candidates[0].head.sha256
     path = tmp_path / "waivers.toml"
 
     def written(expires: str, limit_name: str = "keeps") -> Path:
@@ -161,7 +161,7 @@ def test_a_waiver_from_a_file_is_used_and_told(place: Path, tmp_path: Path) -> N
 
 
 def test_runs_are_found_by_id_prefix_and_file(place: Path, tmp_path: Path) -> None:
-    (name,) = list_ids(place / "ledger")
+    (name,) = open_ledger(place / "ledger").run_ids()
     document = place / "ledger/runs" / name / "run.json"
     policy = ["--policy", place / "undecided.toml", "--ledger", place / "ledger", "--json"]
     answers = [
@@ -192,19 +192,23 @@ def test_55_what_can_not_be_compared_gives_exit_2_and_no_numbers(tmp_path: Path)
             done = run(*args, *options, *more)
             assert done.exit_code == 2, (how, done.output)
             assert "402 rows" in done.output and "%" not in done.stdout
-    assert list_ids(tmp_path / "ledger") == []
+    assert open_ledger(tmp_path / "ledger").run_ids() == []
+
+
+def latest(place: Path) -> Run:
+    return open_ledger(place / "ledger").load_run("latest")
 
 
 def changed(place: Path, path: Path, **update: object) -> Path:
     """The recorded run with some of its content replaced, and without its id."""
-    found = json.loads(run_json(load_run("latest", place / "ledger"))) | {"run": ""} | update
+    found = json.loads(run_json(latest(place))) | {"run": ""} | update
     path.write_text(json.dumps(found))
     return path
 
 
 @pytest.mark.parametrize("how", FORMATS)
 def test_56_empty_evidence_never_exits_0(place: Path, tmp_path: Path, how: str) -> None:
-    (candidate,) = json.loads(run_json(load_run("latest", place / "ledger")))["candidates"]
+    (candidate,) = json.loads(run_json(latest(place)))["candidates"]
     policy = ["--policy", place / "pass.toml", *FORMATS[how]]
     for update, code in (
         ({"candidates": []}, 2),
@@ -288,14 +292,14 @@ def test_63_stale_evidence_fails_and_changed_evidence_is_refused(
 ) -> None:
     fresh = tmp_path / "fresh.toml"
     fresh.write_text('name = "fresh"\n' + require(run_age_days=30))
-    found = json.loads(run_json(load_run("latest", place / "ledger")))
+    found = json.loads(run_json(latest(place)))
     for created, code in ((found["provenance"]["created"], 0), ("2020-01-01T00:00:00Z", 1)):
         update = {"provenance": found["provenance"] | {"created": created}}
         path = changed(place, tmp_path / "run.json", **update)
         done = run("gate", path, "--policy", fresh)
         assert done.exit_code == code and ("stale evidence" in done.output) == bool(code)
     # A number bettered by hand no longer gives the run's id.
-    text = run_json(load_run("latest", place / "ledger"))
+    text = run_json(latest(place))
     value = next(
         e["value"] for e in found["candidates"][0]["estimates"] if e["measure"] == "retention"
     )
@@ -325,8 +329,8 @@ def test_several_candidates_the_worst_decides(tmp_path: Path) -> None:
 
 def test_the_classes_of_a_real_run_are_those_of_its_text(place: Path) -> None:
     """Against the tokenizers library and a count over the Parquet table."""
-    found = load_run("latest", place / "ledger")
-    table = load_positions(found, place / "ledger")
+    found = latest(place)
+    table = open_ledger(place / "ledger").load_positions(found)
     tokenizer = Tokenizer.from_file(str(SAMPLE / "model/tokenizer.json"))
     assert table["oracle_class"].notna().all()
     for row in table.sample(300, random_state=0).itertuples():
@@ -376,14 +380,14 @@ def test_a_foreign_tokenizer_beside_the_reference_gives_no_classes(tmp_path: Pat
     (model / "tokenizer.json").write_text(json.dumps(words))
     (tmp_path / "ranks.txt").write_text("\n".join(map(str, range(2500))))
     done = run("compare", model, "--trim", tmp_path / "ranks.txt", "--head", "lm", "--trace",
-               GERMAN, "--no-record", "--json", "--ledger", tmp_path / "l")  # fmt: skip
+               GERMAN, "--force", "--no-record", "--json", "--ledger", tmp_path / "l")  # fmt: skip
     found = json.loads(done.stdout)
     assert "TOKENIZER_DIFFERS" in {one["code"] for one in found["preflight"]}
     assert not [e for e in found["candidates"][0]["estimates"] if e["token_class"]]
 
 
 def test_the_catalogue_names_the_controls_that_run(place: Path) -> None:
-    names = [control.name for control in load_run("latest", place / "ledger").controls]
+    names = [control.name for control in latest(place).controls]
     assert tuple(dict.fromkeys(names)) == CONTROLS
 
 
@@ -422,3 +426,30 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AUDIT_LEDGER", "AUDIT_TRACES"):
         monkeypatch.delenv(name, raising=False)
     yield
+
+
+def test_the_gates_answer_its_policy_and_waivers_go_through_the_ledger(
+    place: Path, tmp_path: Path
+) -> None:
+    """An answer is appended with the policy's text; a waiver that the ledger holds lifts a
+    failure for its own head; a document that lies elsewhere leaves nothing behind."""
+    ledger = tmp_path / "ledger"
+    shutil.copytree(place / "ledger", ledger)
+    kept = open_ledger(ledger)
+    found = kept.load_run("latest")
+    head, before = found.candidates[0].head.sha256, len(kept.judgements_of(found.run))
+    words = ("gate", "latest", "--policy", place / "fail.toml", "--ledger", ledger)
+    assert (
+        run(*words, "--no-record").exit_code == 1 and len(kept.judgements_of(found.run)) == before
+    )
+    assert run(*words).exit_code == 1
+    answer = kept.judgements_of(found.run)[-1]
+    assert (answer.head_sha256, answer.gate.outcome) == (head, "fail")
+    text = (place / "fail.toml").read_text()
+    assert kept.policy_text(answer.gate.policy.sha256) == text
+    for name in {one.limit for one in answer.gate.limits if one.outcome != "pass"}:
+        done = run("waive", head, "--limit", name, "--reason", "known", "--who", "me",
+                   "--expires", "2999-01-01", "--ledger", ledger)  # fmt: skip
+        assert done.exit_code == 0, done.output
+    assert run(*words).exit_code == 0
+    assert kept.judgements_of(found.run)[-1].gate.outcome == "pass"
