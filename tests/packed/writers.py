@@ -5,6 +5,7 @@ Written from the formats' published layouts, with loops and without the product'
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -85,6 +86,7 @@ def ct_ints(
     if order:
         tensors["weight_g_idx"] = torch.from_numpy(of_column.astype(np.int32))
     weights = {"num_bits": bits, "type": "int", "symmetric": not zeros, "group_size": size or None}
+    weights["strategy"] = "group" if size else "channel"
     said = f"CT-INT{bits} {f'g{size}' if size else 'row'}{' act-order' if order else ''}"
     needed = ("weight_scale", "weight_shape", *(["weight_zero_point"] if zeros else []))
     return Case(tensors, weight, said, ct_config("pack-quantized", weights), needed)
@@ -191,7 +193,11 @@ def fp8(
     stored = stored.view(torch.float8_e5m2 if five else torch.float8_e4m3fn)
     tensors = {"weight": stored, leaf: torch.from_numpy(scales)}
     label = f"FP8{'-E5M2' if five else ''} {said}"
-    return Case(tensors, values * full, label, SCALED_CONFIG.get(config), (leaf,))
+    settings = copy.deepcopy(SCALED_CONFIG.get(config))
+    if settings and config == "ct":
+        strategy = {"row": "channel", "tensor": "tensor"}.get(said, "group")
+        settings["config_groups"]["group_0"]["weights"]["strategy"] = strategy
+    return Case(tensors, values * full, label, settings, (leaf,))
 
 
 def mxfp8(n: int, k: int, seed: int = 0) -> Case:
@@ -222,6 +228,7 @@ def int8(n: int, k: int, size: int, *, zeros: bool = False, seed: int = 0) -> Ca
     if zeros:
         tensors["weight_zero_point"] = torch.from_numpy(points.astype(np.int8))
     weights = {"num_bits": 8, "type": "int", "symmetric": not zeros, "group_size": size or None}
+    weights["strategy"] = "group" if size else "channel"
     needed = ("weight_scale", *(["weight_zero_point"] if zeros else []))
     said = f"INT8 {f'g{size}' if size else 'row'}"
     return Case(tensors, weight, said, ct_config("int-quantized", weights), needed)

@@ -41,13 +41,14 @@ class Awq(PackedFormat):
         bits = module.declared.number("bits", "w_bit")
         if bits not in (None, _BITS):
             raise module.contradiction(f"{bits} bits", "the words hold eight codes of 4 bits")
+        for leaf, what in (("scales", "scales"), ("qzeros", "zero points")):
+            module.need(leaf, what)
         columns, words = module.shape("qweight")
         shape, groups = (8 * words, columns), module.shape("scales")[0]
         size = _size(module, columns, groups)
-        module.need("qzeros", "zero points")
         module.check_shape("qzeros", (groups, words))
-        scales = mapped(columns_of(module.tensor("scales")), Tensor.float)
-        zeros = mapped(outputs_of(module.raw("qzeros")), Tensor.float)
+        scales = mapped(columns_of(module.wide_floats("scales")), Tensor.float)
+        zeros = mapped(outputs_of(module.raw(module.check_type("qzeros", "I32"))), Tensor.float)
         rows = PackedRows(
             shape, outputs_of(module.raw("qweight")), integers(8), Groups(scales, size, zeros)
         )

@@ -135,18 +135,21 @@ class BitsAndBytes8(PackedFormat):
     methods = frozenset({"bitsandbytes"})
 
     def stored(self, module: Module) -> bool:
-        """An int8 weight with SCB."""
-        return module.has("weight", "SCB")
+        """An int8 weight with SCB, or with whatever else shows that it should have it."""
+        if not module.has("weight") or module.entry("weight").encoding != "I8":
+            return False
+        hints = module.first("SCB", "weight_format")
+        return hints is not None or module.declared.method == "bitsandbytes"
 
     def read(self, module: Module) -> tuple[PackedRows, str]:
         """See the class."""
-        module.check_type("weight", "I8")
+        module.need("SCB")
         if module.declared.settings.get("load_in_4bit") is True:
             raise module.contradiction("4 bits", f"{module.name('weight')} is int8 with SCB")
         stored = module.shape("weight")
         if len(stored) != 2 or 0 in stored:
             raise module.refuse(f"has codes of shape {list(stored)}, not [rows, columns]")
-        if module.has("weight_format") and int(module.tensor("weight_format").flatten()[0]) != 0:
+        if module.has("weight_format") and bool(module.integers("weight_format").any()):
             raise module.refuse("is int8 in a kernel's own order (weight_format is not 0)")
         module.check_shape("SCB", (stored[0],), (stored[0], 1))
         largest = module.floats("SCB").reshape(-1, 1)

@@ -29,8 +29,8 @@ def spaced_words(count: int, bits: int) -> int:
     return -(-count // (32 // bits))
 
 
-def field_codec(words: Tensor, count: int, bits: int, offset: int) -> Codec | None:
-    """The codec for `count` fields per row of `words` int32 [n, w]; None where neither fits.
+def is_dense(words: Tensor, count: int, bits: int) -> bool | None:
+    """Whether rows of `words` int32 [n, w] hold `count` fields without gaps; None if neither fits.
 
     Short rows may take as many words either way. Then the bits that the padded packing wastes tell:
     in the dense one they hold codes.
@@ -38,10 +38,8 @@ def field_codec(words: Tensor, count: int, bits: int, offset: int) -> Codec | No
     dense, spaced = (f(count, bits) == words.shape[1] for f in (dense_words, spaced_words))
     if dense and spaced and 32 % bits:
         spare = -(1 << (32 // bits * bits))
-        dense = bool((words & spare).any())
-    if dense:
-        return integers(bits, offset)
-    return spaced_integers(bits, offset) if spaced else None
+        return bool((words & spare).any())
+    return dense if dense or spaced else None
 
 
 class PackQuantized(PackedFormat):
@@ -64,18 +62,21 @@ class PackQuantized(PackedFormat):
         """See the class."""
         leaf = module.need("weight_scale")
         shape = _shape(module)
-        bits, codec = _packing(module, shape)
+        bits, dense = _packing(module, shape)
+        fields = integers if dense else spaced_integers
         how = granularity(module, leaf, shape)
-        zeros = _zeros(module, leaf, shape, bits) if _has_zeros(module) else None
+        zeros = _zeros(module, leaf, shape, bits, dense) if _has_zeros(module) else None
         order = _column_groups(module, shape[1], how.size)
         groups = Groups(scale_source(module, leaf, how), how.size, zeros, of_column=order)
-        rows = PackedRows(shape, rows_of(module.raw("weight_packed")), codec, groups)
+        rows = PackedRows(
+            shape, rows_of(module.raw("weight_packed")), fields(bits, 1 << (bits - 1)), groups
+        )
         return rows, f"CT-INT{bits} {how.said}{' act-order' if order is not None else ''}"
 
 
 def _shape(module: Module) -> tuple[int, int]:
     leaf = module.need("weight_shape", "shape")
-    values = module.tensor(module.check_shape(leaf, (2,), code="PACKED_SHAPE")).tolist()
+    values = module.integers(module.check_shape(leaf, (2,), code="PACKED_SHAPE")).tolist()
     packed = module.shape("weight_packed")
     if len(packed) == 2 and values[0] == packed[0] and values[1] > 0:
         return int(values[0]), int(values[1])
@@ -87,12 +88,13 @@ def _shape(module: Module) -> tuple[int, int]:
     )
 
 
-def _packing(module: Module, shape: tuple[int, int]) -> tuple[int, Codec]:
-    """Bits and codec: what the configuration says, where the width agrees, else by the width."""
+def _packing(module: Module, shape: tuple[int, int]) -> tuple[int, bool]:
+    """Bits, and whether they are dense: as the configuration says, which the width must fit."""
     words = module.tensor("weight_packed")
     declared = module.declared.number("num_bits")
     wanted = [b for b in _BITS if declared in (None, b)]
-    found = {b: c for b in wanted if (c := field_codec(words, shape[1], b, 1 << (b - 1)))}
+    fits = {b: is_dense(words, shape[1], b) for b in wanted}
+    found = {b: dense for b, dense in fits.items() if dense is not None}
     if len(found) == 1:
         return next(iter(found.items()))
     stored = (
@@ -116,7 +118,7 @@ def _has_zeros(module: Module) -> bool:
     return asymmetric or module.has("weight_zero_point")
 
 
-def _zeros(module: Module, scale: str, shape: tuple[int, int], bits: int) -> Source:
+def _zeros(module: Module, scale: str, shape: tuple[int, int], bits: int, dense: bool) -> Source:
     """Zero points [rows, groups]: int8, or packed as the codes are but along the rows."""
     leaf, rows = module.need("weight_zero_point", "zero points"), shape[0]
     groups = module.shape(scale)[-1] if len(module.shape(scale)) == 2 else 1
@@ -124,11 +126,9 @@ def _zeros(module: Module, scale: str, shape: tuple[int, int], bits: int) -> Sou
         module.check_shape(leaf, (rows, groups))
         return mapped(rows_of(module.tensor(leaf)), Tensor.float)
     module.check_type(leaf, "I32")
-    widths = dense_words(rows, bits), spaced_words(rows, bits)
-    module.check_shape(leaf, *((width, groups) for width in widths))
+    module.check_shape(leaf, ((dense_words if dense else spaced_words)(rows, bits), groups))
+    codec = (integers if dense else spaced_integers)(bits, 1 << (bits - 1))
     words = module.tensor(leaf).t().contiguous()
-    codec = field_codec(words, rows, bits, 1 << (bits - 1))
-    assert codec is not None
     return mapped(columns_of(unpacked(words.view(torch.uint8), codec, rows)), Tensor.float)
 
 
@@ -146,7 +146,7 @@ def _column_groups(module: Module, columns: int, size: int) -> Tensor | None:
     """Group of each column, None where they are in order; the tools rank columns by `g_idx`."""
     if not module.has("weight_g_idx"):
         return None
-    index = module.tensor(module.check_shape("weight_g_idx", (columns,), code="PACKED_SHAPE"))
+    index = module.integers(module.check_shape("weight_g_idx", (columns,), code="PACKED_SHAPE"))
     if bool((index == -1).any()):
         return None  # how the tools say that the columns are in order
     ranks = torch.empty(columns, dtype=torch.int64)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from audit.errors import MismatchError
-from audit.files import aligned_view
 from audit.heads.packed.codes import integers
 from audit.heads.packed.compressed import dense_words, unpacked
 from audit.heads.packed.formats import PackedFormat
@@ -48,7 +47,7 @@ class Gptq(PackedFormat):
         module.check_shape("qzeros", (groups, dense_words(count, bits)))
         size, order, moved = _groups(module, shape[1], groups)
         zeros, version = _zeros(module, bits, count)
-        scales = mapped(columns_of(module.tensor("scales")), Tensor.float)
+        scales = mapped(columns_of(module.wide_floats("scales")), Tensor.float)
         words = columns_of(module.tensor("qweight"))
         rows = PackedRows(
             shape,
@@ -61,11 +60,13 @@ class Gptq(PackedFormat):
 
 
 def is_awq(module: Module) -> bool:
-    """AWQ packs along the output: as many scales per group as 8 times its words."""
-    if not module.has("qweight", "scales"):
-        return False
-    words, scales = module.shape("qweight"), module.shape("scales")
-    return len(words) == len(scales) == 2 and scales[1] == 8 * words[1] and scales[1] > 0
+    """AWQ packs along the output: eight scales, and one word of zero points, per word of codes."""
+    words = module.shape("qweight")
+    for leaf, per_word in (("scales", 8), ("qzeros", 1)):
+        if module.has(leaf):
+            other = module.shape(leaf)
+            return len(words) == len(other) == 2 and other[1] == per_word * words[1] > 0
+    return module.declared.method == "awq"
 
 
 def _shape_and_bits(module: Module) -> tuple[tuple[int, int], int]:
@@ -79,7 +80,11 @@ def _shape_and_bits(module: Module) -> tuple[tuple[int, int], int]:
     per_row = module.shape("qzeros")[1] if len(module.shape("qzeros")) == 2 else 0
     bits = declared
     if bits is None:
-        fitting = [b for b in _BITS if dense_words(count, b) == per_row]
+        fitting = [
+            b
+            for b in _BITS
+            if dense_words(count, b) == per_row and (not index or dense_words(index[0], b) == words)
+        ]
         bits = fitting[0] if len(fitting) == 1 else None
     if bits not in _BITS or 32 * words % bits:
         said = "no number of bits fits" if bits is None else f"{bits} bits do not fit"
@@ -107,8 +112,7 @@ def _groups(module: Module, columns: int, groups: int) -> tuple[int, Tensor | No
         if module.declared.flag("desc_act"):
             raise module.missing("g_idx", "order of columns")
         return size, None, False
-    module.check_type("g_idx", "I32", "I64")
-    index = module.tensor(module.check_shape("g_idx", (columns,), code="PACKED_SHAPE")).long()
+    index = module.integers(module.check_shape("g_idx", (columns,), code="PACKED_SHAPE"))
     if int(index.min()) < 0 or int(index.max()) >= groups:
         raise MismatchError(
             f"{module.name('g_idx')} names groups {int(index.min())} to {int(index.max())}, there "
@@ -123,7 +127,7 @@ def _groups(module: Module, columns: int, groups: int) -> tuple[int, Tensor | No
 
 def _zeros(module: Module, bits: int, count: int) -> tuple[Source, int]:
     """Zero points [n, groups] and the version that says how they are stored."""
-    raw = aligned_view(module.raw("qzeros"), torch.uint8)
+    raw = module.raw(module.check_type("qzeros", "I32"))
     stored = unpacked(raw, integers(bits), count)
     version = _version(module, stored, bits)
     add = 1 if version == 1 else 0

@@ -57,7 +57,7 @@ class Hqq(PackedFormat):
 
 
 def _number(module: Module, leaf: str) -> int:
-    values = module.tensor(leaf).flatten()
+    values = module.integers(leaf).flatten()
     if len(values) != 1:
         raise module.refuse(f"has {len(values)} values in {module.name(leaf)} instead of one")
     return int(values[0])
@@ -79,8 +79,9 @@ class _Packing:
         for leaf, what in leaves.items():
             module.need(leaf, what)
         bits, axis = _number(module, "nbits"), _number(module, "axis")
-        shape = module.tensor(module.check_shape("shape", (2,), code="PACKED_SHAPE")).tolist()
-        group = _number(module, "group_size") if module.has("group_size") else shape[1 - axis]
+        shape = module.integers(module.check_shape("shape", (2,), code="PACKED_SHAPE")).tolist()
+        whole = shape[1] if axis else shape[0]
+        group = _number(module, "group_size") if module.has("group_size") else whole
         if bits not in _PER_WORD or axis not in (0, 1) or min(*shape, group) < 1:
             raise module.refuse(f"is HQQ with {bits} bits, axis {axis} and groups of {group}")
         if shape[0] * shape[1] % group:

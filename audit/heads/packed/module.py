@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from audit.errors import MismatchError, UnreadableError, UnsupportedFormatError
-from audit.files import Container, TensorEntry, aligned_view
+from audit.files import Container, TensorEntry, aligned_view, row_bytes
 from audit.heads.packed.codes import FLOAT8
 from audit.heads.packed.declared import NOTHING_DECLARED, Declared
 
@@ -47,7 +47,9 @@ class Module:
         return all(self.name(leaf) in self.container.entries for leaf in leaves)
 
     def entry(self, leaf: str) -> TensorEntry:
-        """Header of a tensor that is known to be there."""
+        """Header of a tensor; SCALE_MISSING when the file does not hold it."""
+        if not self.has(leaf):
+            raise self.missing(leaf, "other tensors")
         return self.container.entries[self.name(leaf)]
 
     def first(self, *leaves: str) -> str | None:
@@ -55,7 +57,7 @@ class Module:
         return next((leaf for leaf in leaves if self.has(leaf)), None)
 
     def shape(self, leaf: str) -> tuple[int, ...]:
-        """Stored shape of a tensor that is known to be there."""
+        """Stored shape of a tensor; raises as `entry`."""
         return self.entry(leaf).shape
 
     def raw(self, leaf: str) -> Tensor:
@@ -65,7 +67,9 @@ class Module:
         """
         entry, self.used[self.name(leaf)] = self.entry(leaf), None
         data = self.container.bytes_of(entry.name)
-        return data.view(*entry.shape[:-1], -1) if entry.shape else data
+        if not entry.shape:
+            return data
+        return data.view(*entry.shape[:-1], row_bytes(entry.encoding, entry.shape[-1]))
 
     def tensor(self, leaf: str) -> Tensor:
         """A plain tensor in its stored type and shape; one-byte floats are left to `floats`.
@@ -79,6 +83,14 @@ class Module:
         if entry.encoding in ("U8", "BOOL"):
             return raw.view(entry.shape)
         return aligned_view(raw, _DTYPES[entry.encoding]).view(entry.shape)
+
+    def wide_floats(self, leaf: str) -> Tensor:
+        """A float tensor of two bytes or more, in its stored type; PACKED_TYPE for others."""
+        return self.tensor(self.check_type(leaf, "F16", "BF16", "F32", "F64"))
+
+    def integers(self, leaf: str) -> Tensor:
+        """A small tensor of integers of any width, int64; PACKED_TYPE for others."""
+        return self.tensor(self.check_type(leaf, "U8", "I8", "I16", "I32", "I64")).long()
 
     def floats(self, leaf: str) -> Tensor:
         """A small float tensor of any type as float32 in its shape, checked to be finite.

@@ -29,8 +29,8 @@ from audit.heads.packed.scaled import ScaledFloat8, ScaledInt8
 from audit.heads.packed.torchao import TorchAo
 
 FORMATS: tuple[PackedFormat, ...] = (
-    PackQuantized(), CompressedNvfp4(), CompressedMxfp4(), ScaledFloat8(), ScaledInt8(), Gptq(),
-    Awq(), BitsAndBytes4(), BitsAndBytes8(), ModelOptNvfp4(), ModelOptInt4(), TorchAo(), Hqq(),
+    PackQuantized(), CompressedNvfp4(), CompressedMxfp4(), ScaledFloat8(), BitsAndBytes8(),
+    ScaledInt8(), Gptq(), Awq(), BitsAndBytes4(), ModelOptNvfp4(), ModelOptInt4(), TorchAo(), Hqq(),
     Exl3(), Exl2(), Aqlm(), Marlin(), SparseMask(),
 )  # fmt: skip
 """In the order in which they are tried and shown."""

@@ -77,10 +77,8 @@ class ScaledInt8(PackedFormat):
     methods = frozenset({"compressed-tensors", "modelopt"})
 
     def stored(self, module: Module) -> bool:
-        """An int8 weight that is not bitsandbytes'."""
-        if not module.has("weight") or module.has("SCB"):
-            return False
-        return module.entry("weight").encoding == "I8"
+        """An int8 weight; bitsandbytes' are asked for before."""
+        return module.has("weight") and module.entry("weight").encoding == "I8"
 
     def read(self, module: Module) -> tuple[PackedRows, str]:
         """See the class."""

@@ -107,8 +107,18 @@ def granularity(module: Module, leaf: str, shape: tuple[int, int]) -> Granularit
     The last group or block may be ragged.
 
     Raises:
-        MismatchError: SCALE_SHAPE.
+        MismatchError: SCALE_SHAPE, or DECLARED_VS_STORED where the configuration says otherwise.
     """
+    how = _by_shape(module, leaf, shape)
+    strategy = module.declared.settings.get("strategy")
+    wanted = {"tensor": ("tensor",), "channel": ("row", "tensor")}.get(str(strategy))
+    if wanted and how.said not in wanted:
+        stored = f"{module.name(leaf)} is {list(module.shape(leaf))}"
+        raise module.contradiction(f"one scale per {strategy}", stored)
+    return how
+
+
+def _by_shape(module: Module, leaf: str, shape: tuple[int, int]) -> Granularity:
     rows, columns = shape
     stored = module.shape(leaf)
     if stored in ((), (1,), (1, 1)):

@@ -157,7 +157,9 @@ def _int4(module: Module, attributes: Mapping[str, Any]) -> tuple[PackedRows, st
     wanted = (-(-shape[1] // size), shape[0])
     for leaf, what in ((_SCALE, "scales"), (_ZERO, "zero points")):
         module.check_shape(module.need(leaf, what), wanted)
-    scales, shifts = (mapped(columns_of(module.tensor(n)), Tensor.float) for n in (_SCALE, _ZERO))
+    scales, shifts = (
+        mapped(columns_of(module.wide_floats(n)), Tensor.float) for n in (_SCALE, _ZERO)
+    )
     groups = Groups(scales, size, shifts=shifts)
     codes, smoothed = rows_of(module.raw(_QDATA)), _smoothing(module, shape[1])
     rows = PackedRows(shape, codes, signed_nibbles(), groups, smoothed)
