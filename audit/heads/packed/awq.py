@@ -76,12 +76,12 @@ def outputs_of(raw: Tensor) -> Source:
         place = _PLACE[row % 8]
         byte = row // 8 * 4 + place // 2
         if isinstance(pick, slice) and len(row):
-            # Two codes per byte are turned round at once, then each output takes its own.
-            first = pick.start // 8 * 4
-            stop = (pick.stop + 7) // 8 * 4
-            both = raw[:, first:stop].t().contiguous().index_select(0, byte - first)
-        else:
-            both = raw.index_select(1, byte).t().contiguous()
+            # Two codes per byte are turned round and taken apart at once, then put in order.
+            first, stop = pick.start // 8 * 4, (pick.stop + 7) // 8 * 4
+            both = raw[:, first:stop].t().contiguous()
+            codes = torch.cat([both & 0x0F, both >> _BITS])
+            return codes.index_select(0, place % 2 * len(both) + byte - first)
+        both = raw.index_select(1, byte).t().contiguous()
         return (both >> (place % 2 * _BITS).to(torch.uint8).unsqueeze(1)) & 0x0F
 
     return source

@@ -77,16 +77,28 @@ class _Terms:
     scales: Tensor
     zeros: Tensor | None
     shifts: Tensor | None
+    order: Tensor | None
+    """int64 [columns], the group of each column; None where they are in order."""
 
     def part(self, rows: slice, groups: slice | tuple[slice, None]) -> _Terms:
         """Some rows and groups; a None adds a dimension for the columns of a group."""
         at = (rows, *groups) if isinstance(groups, tuple) else (rows, groups)
         zeros, shifts = (None if t is None else t[at] for t in (self.zeros, self.shifts))
-        return _Terms(self.size, self.scales[at], zeros, shifts)
+        return _Terms(self.size, self.scales[at], zeros, shifts, None)
+
+    def spread(self, order: Tensor) -> _Terms:
+        """One of each per column."""
+        zeros, shifts = (
+            None if t is None else t.index_select(1, order) for t in (self.zeros, self.shifts)
+        )
+        return _Terms(1, self.scales.index_select(1, order), zeros, shifts, None)
 
     def apply(self, out: Tensor, rows: slice) -> None:
         """(out - zeros) * scales + shifts in place, for `rows` of the picked ones."""
         columns, every = out.shape[1], slice(None)
+        if self.order is not None:
+            self.part(rows, every).spread(self.order).affine(out)
+            return
         whole = columns // self.size
         if self.scales.shape[1] == 1 or not whole:
             self.part(rows, every).affine(out)
@@ -121,14 +133,9 @@ class Groups:
     """int64 [columns], the group of each column where they are not in order."""
 
     def of(self, pick: Pick) -> _Terms:
-        """The numbers of the picked rows, one per column where the groups are not in order."""
-        wanted = [None if s is None else s(pick) for s in (self.scales, self.zeros, self.shifts)]
-        order, size = self.of_column, self.size
-        if order is not None:
-            wanted, size = [None if t is None else t.index_select(1, order) for t in wanted], 1
-        scales, zeros, shifts = wanted
-        assert scales is not None
-        return _Terms(size, scales, zeros, shifts)
+        """The numbers of the picked rows."""
+        zeros, shifts = (None if s is None else s(pick) for s in (self.zeros, self.shifts))
+        return _Terms(self.size, self.scales(pick), zeros, shifts, self.of_column)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

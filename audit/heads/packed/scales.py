@@ -10,11 +10,11 @@ from torch import Tensor
 
 from audit.errors import MismatchError
 from audit.files import aligned_view
-from audit.heads.packed.codes import FLOAT8, Codec, by_torch
+from audit.heads.packed.codes import FLOAT8, Codec, OneByteFloats
 from audit.heads.packed.module import Module
 from audit.heads.packed.rows import Source, blocks_of, mapped, rows_of, same_for_all
 
-E8M0: Codec = by_torch(torch.float8_e8m0fnu)
+E8M0: Codec = OneByteFloats(torch.float8_e8m0fnu)
 """2^(code - 127); 255 is NaN."""
 
 _ONE_BYTE: dict[str, Codec] = {**FLOAT8, "F8_E8M0": E8M0}
