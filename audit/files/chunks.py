@@ -14,14 +14,17 @@ _MANY_CHUNKS = 16
 _MAX_THREADS = 4  # the operations are short; more threads would wait for the interpreter
 
 
-def in_chunks(count: int, values_each: int, work: Callable[[int, int], None]) -> None:
-    """Call `work(start, stop)` over 0..count-1 in pieces of at most CPU_CHUNK values (CPU tensors).
+def in_chunks(
+    count: int, values_each: int, work: Callable[[int, int], None], times: int = 1
+) -> None:
+    """Call `work(start, stop)` over 0..count-1 in pieces of at most CPU_CHUNK * times values.
 
     Args:
         count: number of rows or blocks.
         values_each: values in each of them.
+        times: larger pieces, for work that divides them itself.
     """
-    chunk = max(1, CPU_CHUNK // max(1, values_each))
+    chunk = max(1, CPU_CHUNK // max(1, values_each)) * times
 
     def run(start: int, stop: int) -> None:
         for at in range(start, stop, chunk):

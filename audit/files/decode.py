@@ -13,7 +13,7 @@ from gguf.constants import GGMLQuantizationType
 from torch import Tensor
 
 from audit.errors import MismatchError, UnsupportedFormatError
-from audit.files.chunks import in_chunks
+from audit.files.chunks import CPU_CHUNK, in_chunks
 from audit.files.encodings import (
     ENCODINGS,
     INTEGERS,
@@ -38,6 +38,8 @@ FLOAT_DTYPES: dict[str, torch.dtype] = {
 }
 
 _DEVICE_CHUNK = 1 << 24
+_SCALES_AHEAD = 8
+"""Chunks whose scales are prepared together; they stay below torch's grain too."""
 
 
 def decode_rows(
@@ -90,11 +92,18 @@ def _decode_blocks(raw: Tensor, encoding: str, columns: int, device: torch.devic
     out = torch.empty(len(raw), columns, dtype=torch.float32, device=device)
     values = out.view(-1, packing.block)
 
-    def decode_range(start: int, stop: int) -> None:
-        decoder(blocks[start:stop], values[start:stop])
+    on_cpu = device.type == "cpu"
+    few = max(1, CPU_CHUNK // packing.block) if on_cpu else len(blocks)
 
-    if device.type == "cpu":
-        in_chunks(len(blocks), packing.block, decode_range)
+    def decode_range(start: int, stop: int) -> None:
+        scales = decoder.prepare(blocks[start:stop])
+        for at in range(start, stop, few):
+            end = min(at + few, stop)
+            own = (scale[at - start : end - start] for scale in scales)
+            decoder.fill(blocks[at:end], values[at:end], *own)
+
+    if on_cpu:
+        in_chunks(len(blocks), packing.block, decode_range, times=_SCALES_AHEAD)
         return out
     chunk = _DEVICE_CHUNK // packing.block
     for start in range(0, len(blocks), chunk):

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from audit.files import aligned_view
+from audit.files.tables import ValueTable, fields_of
 
 Codec = Callable[[Tensor, Tensor], None]
 
@@ -22,46 +23,14 @@ E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3
 """The sixteen FP4 values; bit 3 is the sign."""
 
 
-class TableCodec:
-    """One table row of values per code of a byte (or per `index` made from the bytes)."""
-
-    def __init__(self, table: Tensor) -> None:
-        """`table` float32 [entries, values per entry], 1, 2, 4 or 8 of them."""
-        self.per = table.shape[1]
-        # Moving 8 or 16 bytes at once is what makes a table faster than arithmetic.
-        kind = {1: torch.float32, 2: torch.int64}.get(self.per, torch.complex128)
-        cells = table.contiguous().view(kind)
-        # torch picks from a vector three times as fast as from a matrix of one column.
-        self.cells = cells.squeeze(1) if cells.shape[1] == 1 else cells
-
-    def __call__(self, raw: Tensor, out: Tensor) -> None:
-        self.fill(raw.int(), out)
-
-    def fill(self, index: Tensor, out: Tensor) -> None:
-        """`index` int32 or int64 [n, entries per row] into out [n, columns]."""
-        wide = index.shape[1] * self.per
-        fits = wide == out.shape[1] and out.is_contiguous()
-        into = out if fits else torch.empty(len(index), wide)
-        cells = into.view(self.cells.dtype).view(-1, *self.cells.shape[1:])
-        torch.index_select(self.cells, 0, index.reshape(-1), out=cells)
-        if not fits:
-            out.copy_(into[:, : out.shape[1]])
-
-
-def _fields(bits: int, per: int) -> Tensor:
-    """int64 [2^(bits * per), per]: the fields of every word of `per` fields, lowest bits first."""
-    words = torch.arange(1 << (bits * per)).unsqueeze(1)
-    return (words >> (torch.arange(per) * bits)) & ((1 << bits) - 1)
-
-
-def nibbles(values: Sequence[float] | Tensor, *, high_first: bool = False) -> TableCodec:
+def nibbles(values: Sequence[float] | Tensor, *, high_first: bool = False) -> ValueTable:
     """Two 4-bit codes per byte that stand for the sixteen `values`."""
-    codes = _fields(4, 2)
+    codes = fields_of(4, 2)
     codes = codes.flip(1) if high_first else codes
-    return TableCodec(torch.as_tensor(values, dtype=torch.float32)[codes])
+    return ValueTable(torch.as_tensor(values, dtype=torch.float32)[codes])
 
 
-def signed_nibbles() -> TableCodec:
+def signed_nibbles() -> ValueTable:
     """Two's complement 4-bit integers, low nibble first."""
     return nibbles([*range(8), *range(-8, 0)])
 
@@ -71,7 +40,7 @@ def integers(bits: int, offset: int = 0) -> Codec:
     if bits == 8:
         return partial(_whole_bytes, offset=offset)
     if 8 % bits == 0:
-        return TableCodec((_fields(bits, 8 // bits) - offset).float())
+        return ValueTable((fields_of(bits, 8 // bits) - offset).float())
     return _StraddlingFields(bits, offset)
 
 
@@ -91,7 +60,7 @@ class _StraddlingFields:
     def __init__(self, bits: int, offset: int) -> None:
         per = 4 if bits == 3 else 2
         self.bits, self.mask = bits, (1 << (bits * per)) - 1
-        self.table = TableCodec((_fields(bits, per) - offset).float())
+        self.table = ValueTable((fields_of(bits, per) - offset).float())
         starts = torch.arange(0, 32, per) * bits
         self.windows = (starts // 32).clamp(max=bits - 2)
         self.shifts = starts - 32 * self.windows
@@ -132,12 +101,12 @@ class OneByteFloats:
     def __init__(self, dtype: torch.dtype) -> None:
         codes = torch.arange(256, dtype=torch.int32).to(torch.uint8)
         self.values = codes.view(dtype).float()
-        self.single = TableCodec(self.values.unsqueeze(1))
+        self.single = ValueTable(self.values.unsqueeze(1))
 
     @cached_property
-    def pairs(self) -> TableCodec:
+    def pairs(self) -> ValueTable:
         """512 KiB, made when it is first needed."""
-        return TableCodec(self.values[_fields(8, 2)])
+        return ValueTable(self.values[fields_of(8, 2)])
 
     def __call__(self, raw: Tensor, out: Tensor) -> None:
         if raw.shape[1] % 2 or not raw.is_contiguous() or raw.storage_offset() % 2:
