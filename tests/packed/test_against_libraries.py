@@ -1,4 +1,4 @@
-"""The formats' own libraries as writers, where they are installed (extra `dev`)."""
+"""The formats' own libraries as writers, where installed (extras `dev` and `formats`; hqq by hand)."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class CompressedMxfp4(PackedFormat):
 
     name = "compressed-tensors MXFP4"
     variants = "`mxfp4-pack-quantized`: one power of two per 32"
-    verified = "independent writer and the compressed-tensors library; exact"
+    verified = "independent writer; exact"
     methods = frozenset({"compressed-tensors"})
     primary = "weight_packed"
 

@@ -32,7 +32,7 @@ class ScaledFloat8(PackedFormat):
     name = "FP8"
     variants = (
         "compressed-tensors, ModelOpt, FBGEMM, block-wise (`weight_scale_inv`, `.scale`), Mistral "
-        "(`qscale_weight`); E4M3 and E5M2; scales per tensor, row, group or block"
+        "(`qscale_weight`); E4M3 and E5M2; scales per tensor, row, group or block; MXFP8"
     )
     verified = "independent writer, torch's own conversion of all 256 codes; exact"
     methods = frozenset({"compressed-tensors", "modelopt", "fp8", "fbgemm_fp8", "mistral"})
@@ -73,7 +73,7 @@ class ScaledInt8(PackedFormat):
         "compressed-tensors `int-quantized`, ModelOpt INT8; symmetric and with zero points; scales "
         "per tensor, row, group or block; SmoothQuant's `pre_quant_scale`"
     )
-    verified = "independent writer and the compressed-tensors library; exact"
+    verified = "independent writer; exact"
     methods = frozenset({"compressed-tensors", "modelopt"})
 
     def stored(self, module: Module) -> bool:
