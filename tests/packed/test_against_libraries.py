@@ -1,4 +1,4 @@
-"""The formats' own libraries as writers, where installed (extras `dev` and `formats`; hqq by hand)."""
+"""The formats' own libraries as writers: extras `dev` and `formats`, and hqq where installed."""
 
 from __future__ import annotations
 
