@@ -9,10 +9,10 @@ little. GGUF rows are 768 wide where 640 is no whole number of blocks, with fewe
 every result has about as many weights. A ratio inside one run means something on any machine; a
 time does not.
 
-The target is 3. Above it are fields of 3, 5 and 6 bits, which straddle bytes and words (torch has no
-unaligned loads, so words are first copied to overlapping pairs), and ggml's types whose codes or
-scales lie in several places of a block: each step is a pass of torch's over the codes, and of a
-chunk that fits the cache a third of a pass is the call itself.
+The target is 3. Above it are fields of 3, 5 and 6 bits, which straddle bytes and words: torch has
+no unaligned loads, so words are first copied to overlapping pairs. So are some of ggml's types,
+whose codes or scales lie in several places of a block: each step is a pass of torch's over the
+codes, and of a chunk that fits the cache a third of a pass is the call itself.
 """
 
 from __future__ import annotations
