@@ -41,6 +41,7 @@ types: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/decode.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -21,7 +21,8 @@ from audit.files import Container
 from audit.heads import names
 from audit.heads.head import FinalNorm
 from audit.heads.identity import head_hash
-from audit.heads.stored import stored_rows
+from audit.heads.packed import weight_names
+from audit.heads.stored import stored_matrix, stored_tensors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,15 +86,15 @@ def find_embedding(origin: Origin, own: Iterable[str], scale: float) -> tuple[Em
     """
     for place in origin.containers():
         shared = names.EMBEDDING[place.format]
-        known = {names.plain(name): name for name in place.entries}
+        known = weight_names(place, names.plain)
         wanted = [*own, *shared] if place is origin.container else shared
         found = next((known[name] for name in wanted if name in known), None)
         if found is not None:
-            rows = stored_rows(place, found)
-            raw = [("embedding", place.entries[found].encoding, place.bytes_of(found))]
-            digest = head_hash(raw, {"scale": scale, "tensor_scale": rows.scale})
+            matrix = stored_matrix(place, found)
+            raw = [("embedding", *part) for part in matrix.raw]
+            digest = head_hash(raw, {"scale": scale, "tensor_scale": matrix.rows.scale})
             whose = "" if place is origin.container else f" of {place.path.name}"
-            return Embedding(rows, scale, digest), f"token embedding: {found}{whose}"
+            return Embedding(matrix.rows, scale, digest), f"token embedding: {found}{whose}"
     raise NotFoundError(
         "the draft has no token embedding of its own and no target to take it from",
         hint="name the target model with --verifier",
@@ -123,8 +124,9 @@ def assemble(
     following = embedding.rows.columns if embedding else None
     check_runs(modules, entering, following, container.path)
     raw = [
-        (key, container.entries[stored].encoding, container.bytes_of(stored))
+        (key, *part)
         for key, stored in sorted(filled.tensors.items())
+        for part in stored_tensors(container, stored).values()
     ]
     rules = {
         "lookahead": lookahead,

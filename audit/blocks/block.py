@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from audit.blocks.reads import Embedding, Reads
 from audit.errors import BadUsageError, MismatchError
 from audit.files import Container
+from audit.heads.stored import stored_tensors
 from audit.traces import Trace
 
 
@@ -53,8 +54,11 @@ class Block:
     @property
     def stored_bytes(self) -> int:
         """Size of the block's tensors as stored, without the embedding."""
-        entries = [self.container.entries[name] for name in dict.fromkeys(self.tensors.values())]
-        return sum(entry.nbytes or 0 for entry in entries)
+        tensors: dict[str, int] = {}
+        for name in dict.fromkeys(self.tensors.values()):
+            parts = stored_tensors(self.container, name)
+            tensors |= {part: len(raw) for part, (_, raw) in parts.items()}
+        return sum(tensors.values())
 
     def run(self, trace: Trace, *, device: str | torch.device = "cpu", batch: int = 8) -> Tensor:
         """The state that enters the projection, float32 [N, hidden], for each row of the trace.

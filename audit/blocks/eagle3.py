@@ -23,6 +23,8 @@ from audit.blocks.sources import canonical, safetensors_source
 from audit.blocks.weights import fill
 from audit.errors import MismatchError, NotFoundError, UnsupportedFormatError
 from audit.files import Container
+from audit.heads.packed import weight_names
+from audit.heads.stored import matrix_shape
 
 _STYLES = ("midlayer.", "layers.0.")
 
@@ -31,7 +33,7 @@ def find_eagle3(container: Container) -> str | None:
     """Prefix of the layer's tensors, `midlayer.` or `layers.0.`; None when there is none."""
     if container.format == "gguf":
         return "blk.0." if container.metadata.get("general.architecture") == "eagle3" else None
-    known = {canonical(name) for name in container.entries}
+    known = weight_names(container, canonical)
     if "fc.weight" not in known:
         return None
     return next((style for style in _STYLES if f"{style}hidden_norm.weight" in known), None)
@@ -48,7 +50,7 @@ def build_eagle3(origin: Origin) -> Block:
     style = find_eagle3(container)
     if style is None:
         raise absent_eagle3(container)
-    known = {canonical(name): name for name in container.entries}
+    known = weight_names(container, canonical)
     _refuse_other_forms(container, known)
     draft = read_draft(origin, known)
     config = text_config(draft.layer, container.path)
@@ -111,7 +113,7 @@ def _refuse_other_forms(container: Container, known: Mapping[str, str]) -> None:
 
 def _fused(container: Container, fc: str, draft: Draft) -> tuple[int, int]:
     """How many states `fc` reads, and how wide each is."""
-    shape = container.entries[fc].shape
+    shape = matrix_shape(container, fc)
     hidden = int(draft.layer["hidden_size"])
     count = len(draft.aux_layers) if draft.aux_layers else 3
     target = draft.target_hidden_size or shape[-1] // count

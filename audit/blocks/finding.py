@@ -12,6 +12,7 @@ from audit.blocks.mtp_layouts import find_mtp
 from audit.blocks.sources import canonical
 from audit.files import Container
 from audit.heads import names
+from audit.heads.packed import weight_names
 
 _LAYER = re.compile(r"(?:layers|blk)\.(\d+)\.")
 
@@ -41,7 +42,7 @@ def holds_projection(container: Container, name: HeadName | None = None) -> bool
     It does not where the configuration says it is not tied, and an EAGLE-3 draft's own copy of the
     embedding only where it says so.
     """
-    known = {names.plain(entry) for entry in container.entries}
+    known = weight_names(container, names.plain)
     wanted = [*names.LM_HEAD[container.format], *(pair[0] for pair in names.FACTOR_PAIRS)]
     tied = (container.config or {}).get("tie_word_embeddings")
     eagle = name is not None and name.kind == "eagle3"

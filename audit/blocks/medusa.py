@@ -21,6 +21,8 @@ from audit.blocks.sources import safetensors_source
 from audit.blocks.weights import fill
 from audit.errors import MismatchError, NotFoundError
 from audit.files import Container
+from audit.heads.packed import weight_names
+from audit.heads.stored import matrix_shape
 
 _PREFIX = r"(?:medusa_heads?\.)?"
 _ORIGINAL = re.compile(rf"{_PREFIX}(\d+)\.(\d+)\.linear\.weight$")
@@ -68,7 +70,8 @@ def find_medusa(container: Container) -> dict[int, FoundMedusa]:
     """All Medusa heads of a container, by their number."""
     found: dict[int, dict[int, str]] = {}
     heads: dict[int, str] = {}
-    for name in container.entries:
+    known = weight_names(container, str)
+    for name in known:
         if match := _ORIGINAL.match(name):
             own = name.removesuffix(f"{match[2]}.linear.weight")
         elif match := _VLLM.match(name):
@@ -80,9 +83,9 @@ def find_medusa(container: Container) -> dict[int, FoundMedusa]:
         if own:
             heads[int(match[1])] = f"{own}{len(found[int(match[1])])}.weight"
     return {
-        number: FoundMedusa(tuple(layers[index] for index in sorted(layers)), heads[number])
+        number: FoundMedusa(tuple(layers[index] for index in sorted(layers)), known[heads[number]])
         for number, layers in found.items()
-        if heads[number] in container.entries
+        if heads[number] in known
     }
 
 
@@ -98,11 +101,11 @@ def build_medusa(origin: Origin, name: HeadName) -> Block:
     if number not in found:
         raise absent_medusa(container, name)
     stems = found[number].layers
-    shape = container.entries[f"{stems[0]}.weight"].shape
+    shape = matrix_shape(container, weight_names(container, str)[f"{stems[0]}.weight"])
     if len(shape) != 2 or shape[0] != shape[1]:
         raise MismatchError(
             f"{stems[0]}.weight has shape {list(shape)}; a residual layer is square",
-            hint="the file is not a Medusa head, or is packed",
+            hint="the file is not a Medusa head",
             where=container.path,
             code="BLOCK_SHAPE",
         )

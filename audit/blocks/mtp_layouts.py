@@ -14,6 +14,7 @@ from audit.blocks.options import ConcatOrder
 from audit.blocks.sources import canonical
 from audit.errors import BadUsageError
 from audit.files import Container
+from audit.heads.packed import weight_names
 
 DECLARED = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_layers")
 _NEXTN = re.compile(r"blk\.(\d+)\.nextn\.eh_proj\.(?:weight|ALinear\.weight)$")
@@ -56,7 +57,7 @@ def find_mtp(container: Container) -> FoundMtp | None:
         head = f"{stem}.shared_head_head.weight"
         own = head if head in container.entries else None
         return FoundMtp(qwen_layout(), own, (f"{stem}.embed_tokens.weight",))
-    known = {canonical(name): name for name in container.entries}
+    known = weight_names(container, canonical)
     for layout in layouts_for(known):
         stem = layout.parts["eh_proj"]
         if f"{stem}.weight" in known or f"{stem}.ALinear.weight" in known:

@@ -15,6 +15,7 @@ from torch import Tensor
 from audit.errors import UnreadableError, UnsupportedFormatError
 from audit.files import Container, TensorEntry, is_float_encoding
 from audit.heads.names import plain
+from audit.heads.packed import packed_matrix, weight_names
 from audit.heads.stored import gguf_scale, stored_rows
 
 _COMPANIONS = ("_scale", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".scale", ".SCB")
@@ -50,8 +51,8 @@ def canonical(name: str) -> str:
 
 
 def safetensors_source(container: Container) -> Source:
-    """Names as they stand in the file."""
-    known = {canonical(name): name for name in container.entries}
+    """Names as they stand in the file; a packed matrix goes by the weight it stands for."""
+    known = weight_names(container, canonical)
 
     def find(name: str) -> Stored | None:
         found = known.get(canonical(name))
@@ -61,15 +62,19 @@ def safetensors_source(container: Container) -> Source:
 
 
 def read_weight(container: Container, name: str) -> Tensor:
-    """One tensor as float32 in its own shape, its GGUF `.scale` applied.
+    """One tensor as float32 in the shape it stands for, unpacked, its scales applied.
 
     Raises:
         UnsupportedFormatError: it has scales beside it that would go unused, or holds codes.
         UnreadableError: NaN or infinity in it.
     """
     entry = container.entries[name]
-    _refuse_unused(container, entry)
-    if len(entry.shape) == 2 and 0 not in entry.shape:
+    packed = packed_matrix(container, name)
+    if packed is None:
+        _refuse_unused(container, entry)
+    if packed:
+        values = packed.rows.tile(0, packed.rows.count)
+    elif len(entry.shape) == 2 and 0 not in entry.shape:
         rows = stored_rows(container, name)
         values = rows.tile(0, rows.count)
     else:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from audit.blocks.sources import Source, Stored, canonical
-from audit.errors import MismatchError, NotFoundError, UnsupportedFormatError
+from audit.blocks.sources import Source, Stored
+from audit.errors import MismatchError, NotFoundError
 from audit.files import Container
 
-_PACKED = (".qweight", ".weight_packed", ".weight_qdata", ".W_q", ".trellis", ".q_weight")
 _FACTORS = (("ALinear.weight", "BLinear.weight"), ("u_proj.weight", "v_proj.weight"), ("U", "V"))
 _MLP = ("gate_proj.weight", "up_proj.weight", "down_proj.weight")
 _FEW = 4
@@ -199,17 +198,7 @@ class LowRank(nn.Module):
         return torch.nn.functional.linear(inner, self.left)
 
 
-def _incomplete(container: Container, missing: list[str]) -> NotFoundError | UnsupportedFormatError:
-    stems = [name.removesuffix(".weight") for name in missing]
-    known = {canonical(name) for name in container.entries}
-    packed = [stem + end for stem in stems for end in _PACKED if canonical(stem + end) in known]
-    if packed:
-        return UnsupportedFormatError(
-            f"the draft block is packed ({', '.join(packed[:_FEW])}), which this version does not "
-            "decode",
-            hint="export the block as bfloat16, or as GGUF",
-            where=container.path,
-        )
+def _incomplete(container: Container, missing: list[str]) -> NotFoundError:
     more = ", ..." if len(missing) > _FEW else ""
     return NotFoundError(
         f"{len(missing)} tensors of the draft block are not in this file: "

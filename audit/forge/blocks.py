@@ -30,6 +30,7 @@ from audit.forge.matrices import CutMatrix, cut_matrices, find_mlps
 from audit.forge.memory import MemoryContainer, with_tensors
 from audit.forge.quantize import check_encodable
 from audit.heads.identity import head_hash
+from audit.heads.packed import packed_matrix
 
 _LEFT_ALONE = re.compile(r"conv1d|mlp\.gate\.weight|shared_expert_gate")
 
@@ -79,6 +80,7 @@ def mlp_width(cut: Mapping[str, CutMatrix]) -> int | None:
 def _targets(block: Block, cut: Cut) -> tuple[dict[str, str], tuple[str, ...]]:
     """Hugging Face name -> stored name of what is to be cut, and a note on what does not fit."""
     entries = block.container.entries
+    _refuse_packed(block)
     stored = {name: block.tensors[key] for key, name in block.names.items()}
     matrices = {
         name: found
@@ -101,6 +103,17 @@ def _targets(block: Block, cut: Cut) -> tuple[dict[str, str], tuple[str, ...]]:
     odd = [name for name in matrices if name not in fitting]
     note = f"left as they are, their rows are no whole blocks of {encoding}: {', '.join(odd)}"
     return fitting, (note,) if odd else ()
+
+
+def _refuse_packed(block: Block) -> None:
+    """Cuts are made of plain numbers: a packed block would be cut on top of its own rounding."""
+    for name in block.tensors.values():
+        if packed_matrix(block.container, name):
+            raise BadUsageError(
+                f"{name} of the reference is packed, and a block that is packed is not cut",
+                hint="forge from the model's bfloat16 weights",
+                where=block.container.path,
+            )
 
 
 def _container(base: Container, cut: Mapping[str, CutMatrix]) -> MemoryContainer:

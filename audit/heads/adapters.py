@@ -14,7 +14,7 @@ from audit.errors import MismatchError, UnreadableError, UnsupportedFormatError
 from audit.files import Container
 from audit.heads.head import Head
 from audit.heads.identity import head_hash
-from audit.heads.rows import AdaptedRows, StoredRows
+from audit.heads.rows import AdaptedRows, Rows
 from audit.heads.stored import stored_rows
 from audit.heads.vocab_map import check_ids
 
@@ -48,7 +48,7 @@ class KeepColumns:
         return states.index_select(1, self.index.to(states.device))
 
 
-def low_rank(container: Container, left: str, right: str) -> tuple[StoredRows, LowRankInput]:
+def low_rank(container: Container, left: str, right: str) -> tuple[Rows, LowRankInput]:
     """The two factors of a head W = left @ right, left [rows, rank], right [rank, hidden].
 
     Raises:

@@ -14,6 +14,7 @@ from audit.errors import MismatchError, NotFoundError
 from audit.files import Container, TensorEntry
 from audit.heads import names
 from audit.heads.options import HeadOptions
+from audit.heads.packed import weight_names
 from audit.heads.stored import stored_rows
 
 _COMPARED_ROWS = 4096
@@ -46,7 +47,7 @@ def find_head(container: Container, options: HeadOptions, declared_tied: bool | 
     if options.factors:
         left, right = (_named(container, name) for name in options.factors)
         return FoundHead(factors=(left, right), note="factors named by the user")
-    known = {names.plain(name): name for name in container.entries}
+    known = weight_names(container, names.plain)
     own = _first(known, names.LM_HEAD[container.format])
     embedding = _first(known, names.EMBEDDING[container.format])
     if own and embedding and declared_tied:
@@ -83,8 +84,10 @@ def find_lora(entries: Mapping[str, TensorEntry]) -> tuple[str, str] | None:
 
 
 def _named(container: Container, name: str) -> str:
-    if name in container.entries:
-        return name
+    known = weight_names(container, str)
+    found = name if name in container.entries else known.get(name, known.get(f"{name}.weight"))
+    if found:
+        return found
     near = difflib.get_close_matches(name, container.entries, n=3, cutoff=0.5)
     matrices = near or _matrices(container.entries.values())[:5]
     raise NotFoundError(

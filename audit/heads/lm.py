@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 
 from audit.errors import MismatchError
-from audit.files import Container, bits_per_weight
+from audit.files import Container
 from audit.heads import adapters, names
 from audit.heads.finding import FoundHead, find_head, find_norm
 from audit.heads.head import Adapter, FinalNorm, Head
 from audit.heads.identity import head_hash
 from audit.heads.options import HeadOptions
+from audit.heads.packed import PackedRows, check_declared_plain, weight_stem
 from audit.heads.rows import Rows, SelectedRows
 from audit.heads.rules import HeadRules, rules_of_config, rules_of_gguf
-from audit.heads.stored import stored_rows, stored_vector
+from audit.heads.stored import stored_matrix, stored_rows, stored_vector
 from audit.heads.vocab_map import VocabMap, check_ids, read_id_list, resolve_d2t
 from audit.records import HeadRecord
 
@@ -89,6 +90,8 @@ def _read_parts(
         return _Parts(rows, adapter.columns, adapter, found.factors)
     assert found.weight is not None
     rows = stored_rows(container, found.weight)
+    if not isinstance(rows, PackedRows):
+        check_declared_plain(container, found.weight)
     if options.keep_index is None:
         return _Parts(rows, rows.columns, None, (found.weight,))
     index = read_id_list(options.keep_index)
@@ -189,7 +192,7 @@ def _ascending(
 def _bias(container: Container, found: FoundHead, count: int) -> Tensor | None:
     """The bias beside the head; a tied embedding has none of its own."""
     source = found.weight or (found.factors[0] if found.factors else "")
-    stem = source.removesuffix(".weight")
+    stem = weight_stem(source)
     candidates = [f"{stem}.bias"]
     if found.tied:
         candidates = ["output.bias", "lm_head.bias"]
@@ -219,17 +222,16 @@ def _record(
     mapping: VocabMap | None,
     bias: Tensor | None,
 ) -> HeadRecord:
-    entries = [container.entries[name] for name in parts.tensors]
-    stored = sum(entry.nbytes or 0 for entry in entries)
-    weights = sum(entry.shape[0] * entry.shape[1] for entry in entries)
-    raw = [("rows", entry.encoding, container.bytes_of(entry.name)) for entry in entries]
+    matrices = [stored_matrix(container, name) for name in parts.tensors]
+    stored = sum(matrix.stored_bytes for matrix in matrices)
+    weights = sum(matrix.rows.count * matrix.rows.columns for matrix in matrices)
+    raw = [("rows", *part) for matrix in matrices for part in matrix.raw]
     raw += list(parts.extra_hash)
     raw += [("map", "I64", mapping.ids)] if mapping else []
     raw += [("bias", "F32", bias)] if bias is not None else []
     fixed: dict[str, Any] = {"scale": rules.post.scale, "softcap": rules.post.softcap}
-    scale = getattr(parts.rows, "scale", 1.0)
-    encodings = "+".join(dict.fromkeys(entry.encoding for entry in entries))
-    one = len(entries) == 1
+    encodings = "+".join(dict.fromkeys(matrix.encoding for matrix in matrices))
+    one = len(matrices) == 1
     return HeadRecord(
         name=container.path.name,
         path=str(container.path),
@@ -240,9 +242,9 @@ def _record(
         columns=parts.rows.columns,
         vocabulary=vocabulary,
         stored_bytes=stored,
-        bits_per_weight=bits_per_weight(entries[0].encoding) if one else 8 * stored / weights,
-        sha256=head_hash(raw, fixed | {"tensor_scale": scale}),
-        tensors=parts.tensors,
+        bits_per_weight=matrices[0].bits_per_weight if one else 8 * stored / weights,
+        sha256=head_hash(raw, fixed | {"tensor_scale": parts.rows.scale}),
+        tensors=tuple(name for matrix in matrices for name in matrix.tensors),
         tied=found.tied,
         bias=bias is not None,
         softcap=rules.post.softcap,

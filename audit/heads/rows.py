@@ -18,6 +18,8 @@ class Rows(ABC):
 
     count: int
     columns: int
+    scale: float = 1.0
+    """A factor for the whole matrix that lies beside it and has been applied."""
 
     @abstractmethod
     def tile(self, start: int, stop: int) -> Tensor:

@@ -1,27 +1,91 @@
-"""Rows of a stored matrix, with its scale; refuses what would load without a word and be wrong."""
+"""A stored matrix as rows, plain or packed; refuses what would load without a word and be wrong."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from audit.errors import MismatchError, UnreadableError, UnsupportedFormatError
-from audit.files import Container, TensorEntry, aligned_view, decode_rows, is_float_encoding
-from audit.heads.rows import StoredRows
+from audit.files import (
+    Container,
+    TensorEntry,
+    aligned_view,
+    bits_per_weight,
+    decode_rows,
+    is_float_encoding,
+)
+from audit.heads.packed import packed_matrix
+from audit.heads.rows import Rows, StoredRows
 
 _SCALE_SUFFIXES = ("_scale", "_scale_inv", "_scale_2", ".absmax", ".scale")
 
 
-def stored_rows(container: Container, name: str) -> StoredRows:
-    """The [rows, columns] matrix `name`, its bytes mapped and its `.scale` applied.
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredMatrix:
+    """A matrix of a file, and what a record says of it."""
+
+    container: Container
+    rows: Rows
+    encoding: str
+    """Stored type, or the packed format such as `GPTQ-4 g128`."""
+    tensors: tuple[str, ...]
+    """What its weights depend on, the codes first."""
+    stored_bytes: int
+    bits_per_weight: float
+
+    @property
+    def raw(self) -> list[tuple[str, Tensor]]:
+        """(stored type, bytes) of each tensor: what a hash of the weights covers."""
+        entries = [self.container.entries[name] for name in self.tensors]
+        return [(entry.encoding, self.container.bytes_of(entry.name)) for entry in entries]
+
+
+def stored_matrix(container: Container, name: str) -> StoredMatrix:
+    """The matrix whose numbers, or whose packed codes, are in tensor `name`.
 
     Raises:
-        MismatchError: it is not a matrix.
-        UnsupportedFormatError: its encoding is not one of floats, or needs scales that this
-            version does not apply (SCALE_MISSING when the file has none at all).
+        AuditError: as `stored_rows`.
     """
+    packed = packed_matrix(container, name)
+    if packed is None:
+        entry, rows = container.entries[name], _plain_rows(container, name)
+        bits = bits_per_weight(entry.encoding)
+        return StoredMatrix(container, rows, entry.encoding, (name,), entry.nbytes or 0, bits)
+    bits = 8 * packed.stored_bytes / (packed.rows.count * packed.rows.columns)
+    return StoredMatrix(
+        container, packed.rows, packed.label, packed.tensors, packed.stored_bytes, bits
+    )
+
+
+def matrix_shape(container: Container, name: str) -> tuple[int, ...]:
+    """The shape that tensor `name` stands for: a packed one's own, not that of its codes."""
+    packed = packed_matrix(container, name)
+    return (packed.rows.count, packed.rows.columns) if packed else container.entries[name].shape
+
+
+def stored_tensors(container: Container, name: str) -> dict[str, tuple[str, Tensor]]:
+    """Tensor -> (stored type, bytes) of everything that the weight `name` depends on."""
+    packed = packed_matrix(container, name)
+    entries = [container.entries[n] for n in (packed.tensors if packed else (name,))]
+    return {entry.name: (entry.encoding, container.bytes_of(entry.name)) for entry in entries}
+
+
+def stored_rows(container: Container, name: str) -> Rows:
+    """The [rows, columns] matrix `name`, its bytes mapped and its scales applied.
+
+    Raises:
+        MismatchError: it is not a matrix, or its parts do not fit (see `audit.heads.packed`).
+        UnsupportedFormatError: its encoding is not one of floats, or needs scales that the file
+            does not hold (SCALE_MISSING) or this version does not apply.
+    """
+    packed = packed_matrix(container, name)
+    return packed.rows if packed else _plain_rows(container, name)
+
+
+def _plain_rows(container: Container, name: str) -> StoredRows:
     entry = container.entries[name]
     if len(entry.shape) != 2 or 0 in entry.shape:
         raise MismatchError(

@@ -404,7 +404,7 @@ def test_packed_blocks_are_named(tmp_path):
         mtp__layers__0__mlp__up_proj__weight=None,
         mtp__layers__0__mlp__up_proj__qweight=torch.zeros(4, 8, dtype=torch.int32),
     )
-    with pytest.raises(UnsupportedFormatError, match=r"up_proj.qweight"):
+    with pytest.raises(UnsupportedFormatError, match=r"SCALE_MISSING.*up_proj.scales"):
         load(folder)
 
 

@@ -10,7 +10,7 @@ from file_writers import SHARED, Raw, gguf_bytes, write_blocks
 from gguf import quants
 
 from audit.errors import MismatchError, UnsupportedFormatError
-from audit.files import decode
+from audit.files import chunks, decode
 from audit.files.decode import bits_per_weight, decode_rows, is_float_encoding, row_bytes
 from audit.files.encodings import ENCODINGS, GGML_TYPES
 from audit.files.ggml_blocks import DECODERS
@@ -90,7 +90,7 @@ def test_single_blocks_wherever_they_lie(kind, place):
 
 
 def test_threads_and_chunks_change_nothing():
-    rows = decode._MANY_CHUNKS * decode._CPU_CHUNK // 640 + 7
+    rows = chunks._MANY_CHUNKS * chunks.CPU_CHUNK // 640 + 7
     raw = torch.randint(0, 256, (rows, row_bytes("Q4_0", 640)), dtype=torch.uint8)
     raw[:, 1::18] = 0x20
     whole = decode_rows(raw, "Q4_0", 640)
