@@ -22,7 +22,7 @@ from tests.audit_files import H, V, head_weight, make_trace, write_head
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with ref, a noisy cand and two traces; the ledger in it."""
     monkeypatch.chdir(tmp_path)
-    for name in ("AUDIT_TRACES", "AUDIT_LEDGER"):
+    for name in ("AUDIT_TRACES", "AUDIT_LEDGER", "AUDIT_DB_URL"):
         monkeypatch.delenv(name, raising=False)
     weight = head_weight()
     write_head(tmp_path / "ref.safetensors", weight)

@@ -33,6 +33,7 @@ from audit.records import Candidate, Run
 
 FILE = "index.sqlite"
 _BATCH = 200
+_LONGEST = 500
 T = TypeVar("T")
 
 
@@ -136,17 +137,17 @@ def rows_of(
     """What the index holds of a run: its row, its candidates' rows, its gate's answers."""
     row = {
         "id": run.run,
-        "created": storable(run.provenance.created),
+        "created": _text(run.provenance.created),
         "recorded": recorded,
-        "reference_name": storable(run.reference.name),
-        "reference_sha256": storable(run.reference.sha256),
+        "reference_name": _text(run.reference.name),
+        "reference_sha256": _text(run.reference.sha256),
         "corpora": json_text([trace.info.corpus for trace in run.traces], indent=None),
-        "positions": sum(trace.positions for trace in run.traces),
-        "measures_version": run.provenance.measures_version,
+        "positions": _number(sum(trace.positions for trace in run.traces)),
+        "measures_version": _number(run.provenance.measures_version, 31),
     }
     candidates = [_candidate(run.run, i, one) for i, one in enumerate(run.candidates)]
     judgements = [
-        seal(Judgement(id="", run=run.run, head_sha256=storable(one.head.sha256), gate=one.gate))
+        seal(Judgement(id="", run=run.run, head_sha256=_text(one.head.sha256), gate=one.gate))
         for one in run.candidates
         if one.gate is not None
     ]
@@ -154,21 +155,32 @@ def rows_of(
 
 
 def _candidate(run: str, place: int, candidate: Candidate) -> dict[str, Any]:
-    worst = worst_retention(candidate.estimates)
+    worst, size = worst_retention(candidate.estimates), candidate.head.stored_bytes
     return {
         "run": run,
         "place": place,
-        "name": storable(candidate.head.name),
-        "head_sha256": storable(candidate.head.sha256),
-        "encoding": storable(candidate.head.encoding),
+        "name": _text(candidate.head.name),
+        "head_sha256": _text(candidate.head.sha256),
+        "encoding": _text(candidate.head.encoding),
         "bits_per_weight": candidate.head.bits_per_weight,
-        "stored_bytes": candidate.head.stored_bytes,
+        "stored_bytes": None if size is None else _number(size),
         "verdict": candidate.verdict.kind,
         "worst_retention": worst.value if worst else None,
         "worst_low": worst.low if worst else None,
         "worst_high": worst.high if worst else None,
-        "worst_corpus": storable(worst.corpus or "") if worst else None,
+        "worst_corpus": _text(worst.corpus or "") if worst else None,
     }
+
+
+def _text(text: str) -> str:
+    """Text that every database takes and can index: a document may come from a stranger."""
+    return storable(text)[:_LONGEST]
+
+
+def _number(number: int, bits: int = 63) -> int:
+    """The number, or the nearest one that fits into the column."""
+    limit = 1 << bits
+    return max(min(number, limit - 1), -limit)
 
 
 def _can_write(folder: Path) -> bool:

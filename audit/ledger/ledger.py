@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import ColumnElement, Connection
 
 from audit.calibration import Calibration
-from audit.errors import BadUsageError, NotFoundError
+from audit.errors import AuditError, BadUsageError, NotFoundError, UnreadableError
 from audit.ledger import keep, schema
 from audit.ledger.database import ENVIRONMENT as DATABASE
 from audit.ledger.database import parse_url
@@ -65,7 +65,14 @@ class Ledger:
         """
         saved = self.files.save(run, frames)
         recorded = self.files.recorded(saved.run)
-        self.index.write(lambda connection: add_run(connection, saved, recorded))
+        try:
+            self.index.write(lambda connection: add_run(connection, saved, recorded))
+        except AuditError as error:
+            raise UnreadableError(
+                f"run {saved.run} is kept, but could not be indexed: {error.message}",
+                hint="nothing is lost: `audit runs` indexes it as soon as the database answers",
+                where=error.where,
+            ) from error
         return saved
 
     def run_ids(self) -> list[str]:

@@ -9,6 +9,7 @@ table is ever changed or removed: those are restored from a copy, by hand.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -29,6 +30,7 @@ from audit.records import Review, Run, Waiver
 STALE_SECONDS = 3600.0
 """A writer that has not finished after so long was killed."""
 _RUN = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
+_HASH = re.compile("[0-9a-f]{64}")
 Kind = Literal["run", "policy", "calibration", "database", "entry", "index", "leftover"]
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
@@ -73,7 +75,8 @@ def verify(
     database = ledger.index.database(writes=repair)
     work = _Work(ledger, database, repair, stale_seconds, progress or (lambda *told: None))
     problems = [*work.database_file(), *work.leftovers(), *work.runs(), *work.gone()]
-    problems += [*work.kept_files(), *work.entries(), *work.policies_missing()]
+    problems += [*work.kept_files(), *work.entries()]
+    problems += [*work.waivers_missing(), *work.policies_missing()]
     return Verification(work.counts, tuple(problems))
 
 
@@ -133,13 +136,16 @@ class _Work:
         self.progress("runs", len(self.names), len(self.names))
 
     def gone(self) -> Iterator[Problem]:
-        """Runs that only the index remembers; one that someone spoke of stays in it."""
-        for run in sorted(self.indexed - set(self.names)):
-            where, said = f"{FOLDER}/{run}", 0
-            for table in (schema.reviews, schema.judgements):
-                said += len(self._rows(select(table.c.id).where(table.c.run == run)))
-            if said:
-                why = f"the files of this run are gone, and {said} entries are about it"
+        """Runs that only the database remembers; one that someone spoke of stays in it."""
+        said = Counter(
+            row.run
+            for table in (schema.reviews, schema.judgements)
+            for row in self._rows(select(table.c.run))
+        )
+        for run in sorted((self.indexed | set(said)) - set(self.names)):
+            where = f"{FOLDER}/{run}"
+            if said[run]:
+                why = f"the files of this run are gone, and {said[run]} entries are about it"
                 yield Problem("run", self.store.where(where), why)
             else:
                 why = "the files of this run are gone; nobody said anything of it"
@@ -170,6 +176,14 @@ class _Work:
             for name in self.database.read(lambda c, kind=kind: changed_entries(c, kind)):  # type: ignore[misc]
                 why = f"this {kind.__name__.lower()} was changed after it was written"
                 yield Problem("entry", f"{table.name} {name}", why)
+
+    def waivers_missing(self) -> Iterator[Problem]:
+        """Reviews that rest on a waiver nobody can read again."""
+        known = {row.id for row in self._rows(select(schema.waivers.c.id))}
+        for row in self._rows(select(schema.reviews.c.id, schema.reviews.c.waivers)):
+            for waiver in _HASH.findall(row.waivers):
+                if waiver not in known:
+                    yield Problem("entry", f"reviews {row.id}", f"its waiver {waiver} is gone")
 
     def policies_missing(self) -> Iterator[Problem]:
         """Judgements whose policy nobody can read again."""

@@ -244,7 +244,7 @@ def test_what_a_write_has_read_still_holds(database: Database) -> None:
 
 
 def test_writers_of_a_file_wait_for_each_other(tmp_path: Path) -> None:
-    """A second writer that comes while the first one has only read waits, no retry."""
+    """A second writer that comes while the first one has only read waits; nobody starts over."""
     database = Database(sqlite_file(tmp_path / "db"))
     migrate(database)
     order = []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from audit.errors import BadUsageError, NotFoundError
-from audit.ledger import Ledger, RunFilter, open_ledger
+from audit.ledger import Ledger, RunFilter, open_ledger, verify
 from tests.ledger.conftest import empty_database
 from tests.ledger.made import TABLE, a_candidate, a_gate, a_review, a_run, a_trace
 
@@ -166,6 +166,23 @@ def test_a_folder_of_runs_from_before_there_was_an_index(
     found = ledger.runs(RunFilter(gate="fail", limit=None))
     assert {row.run for row in found.runs} == {run.run for run in runs}
     assert ledger.judgements_of(runs[7].run)[0].gate == gate
+
+
+def test_numbers_and_names_beyond_all_measure(ledger: Ledger) -> None:
+    """One absurd document, put there by someone, must not keep the others from being listed."""
+    head = a_candidate("n" * 5000, "h" * 5000).head.model_copy(update={"stored_bytes": 2**70})
+    trace = a_trace("code").model_copy(update={"positions": 2**90})
+    absurd = a_run(2**80, a_candidate(gate=a_gate("pass")), traces=(trace,), created="9" * 9999)
+    how = absurd.provenance.model_copy(update={"measures_version": 2**40})
+    candidates = tuple(one.model_copy(update={"head": head}) for one in absurd.candidates)
+    update = {"provenance": how, "candidates": candidates}
+    ledger.files.save(absurd.model_copy(update=update), [TABLE])
+    plain = ledger.save_run(a_run(), [TABLE]).run
+    first, second = ledger.runs().runs
+    assert second.run == plain and first.candidates[0].stored_bytes == 2**63 - 1
+    assert (first.positions, first.measures_version) == (2**63 - 1, 2**31 - 1)
+    assert first.candidates[0].gate == "pass" and len(first.candidates[0].name) == 500
+    assert [problem.kind for problem in verify(ledger).problems] == ["policy"]
 
 
 def test_hostile_names_are_kept_as_something_every_database_takes(ledger: Ledger) -> None:

@@ -117,6 +117,25 @@ def test_a_failed_write_leaves_nothing(
     assert list((tmp_path / "runs").iterdir()) == [] and ledger.runs().runs == ()
 
 
+def test_a_database_that_fails_loses_no_run(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.check_writable()
+    with monkeypatch.context() as patch:
+        patch.setattr("audit.ledger.index.Index.write", fails)
+        with pytest.raises(
+            UnreadableError, match="is kept, but could not be indexed: down"
+        ) as told:
+            ledger.save_run(a_run(), [TABLE])
+    assert "nothing is lost" in told.value.hint
+    (row,) = open_ledger(tmp_path).runs().runs
+    assert row.run in told.value.message
+
+
+def fails(*args: object) -> None:
+    raise UnreadableError("down")
+
+
 def test_a_run_appears_in_one_step(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,12 +32,11 @@ def kinds(found: Verification) -> list[str]:
 def full(ledger: Ledger) -> Ledger:
     """A sound ledger with one of each."""
     policy = ledger.save_policy(POLICY)
-    gate = a_gate("pass", policy=policy)
+    gate = a_gate("fail", ("kl", "fail", None), policy=policy)
     run = ledger.save_run(a_run(0, a_candidate(gate=gate)), [TABLE])
     ledger.save_run(a_run(1), [TABLE])
     ledger.save_calibration(a_calibration())
-    ledger.add_review(a_review(run, gate))
-    ledger.add_waiver(a_waiver("kl"))
+    ledger.add_review(a_review(run, gate), [a_waiver("kl")])
     return ledger
 
 
@@ -88,10 +87,11 @@ def test_a_changed_file(full: Ledger, tmp_path: Path, place: str, kind: str, how
     [
         ("UPDATE reviews SET reason = 'bought'", "entry", False),
         ("UPDATE waivers SET expires = '9999-01-01'", "entry", False),
-        ("UPDATE judgements SET outcome = 'fail'", "entry", False),
+        ("UPDATE judgements SET outcome = 'pass'", "entry", False),
         ("UPDATE candidates SET verdict = 'fidelity' WHERE verdict = 'undecided'", "index", True),
         ("UPDATE runs SET created = '2030-01-01T00:00:00Z'", "index", True),
         ("DELETE FROM candidates", "index", True),
+        ("DELETE FROM waivers", "entry", False),
         ("DELETE FROM runs", "index", True),
         ("DELETE FROM judgements", "index", True),
     ],
@@ -105,7 +105,7 @@ def test_a_changed_row(full: Ledger, statement: str, kind: str, mended: bool) ->
     assert verify(full).sound == mended
     if mended:
         assert [row.created for row in full.runs().runs] == ["2026-01-01T00:00:00Z"] * 2
-        judged = [row.run for row in full.runs().runs if row.candidates[0].gate == "pass"]
+        judged = [row.run for row in full.runs().runs if row.candidates[0].gate == "fail"]
         assert len(judged) == 1 == len(full.judgements_of(judged[0]))
 
 
@@ -127,6 +127,8 @@ def test_runs_whose_files_are_gone(full: Ledger, tmp_path: Path) -> None:
     found = verify(full, repair=True)
     assert sorted((p.kind, p.repaired) for p in found.problems) == [("index", True), ("run", False)]
     assert [row.run for row in full.runs().runs] == [reviewed.run]
+    full.index.write(lambda connection: connection.execute(text("DELETE FROM runs")))
+    assert kinds(verify(full)) == ["run"], "the review remembers it"
     assert len(full.reviews_of(reviewed.run)) == 1
     for row in (reviewed, other):
         shutil.move(tmp_path / row.run, tmp_path / "ledger/runs" / row.run)
