@@ -34,7 +34,7 @@ class Yardstick(Record):
     def value(self, measure: str, register: str) -> float | None:
         """The pooled estimate of a register; None when there is none."""
         for e in self.estimates:
-            if (e.measure, e.register_, e.corpus) == (measure, register, None):
+            if (e.measure, e.register_, e.corpus, e.token_class) == (measure, register, None, None):
                 return e.value
         return None
 
@@ -69,6 +69,8 @@ class Calibration(Record):
     reference: str
     """Hash of the reference head."""
     head: str
+    created: str | None = None
+    """UTC, ISO 8601; None where it was not kept."""
     traces: dict[str, str]
     """Corpus -> hash of its trace."""
     fitted_to: dict[str, str] = Field(default_factory=dict)

@@ -14,7 +14,7 @@ from pathlib import Path
 from audit.errors import BadUsageError, MismatchError
 from audit.files import open_container
 from audit.heads import Head
-from audit.heads.tokens import tokenizer_hash
+from audit.heads.vocabulary import tokenizer_hash
 from audit.records import Finding
 from audit.traces import Trace
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import torch
 
 from audit.chance import independent_share, upper
-from audit.estimates import REGISTERS
 from audit.evidence import Estimates, find, percent
 from audit.records import Finding
 from audit.report.wording import REGISTER_WORDS
+from audit.samples import REGISTERS
 from audit.table import Frame
 
 BEATEN = 1.02

@@ -19,6 +19,7 @@ from audit.compare.stream import Progress
 from audit.errors import MismatchError
 from audit.heads import Head, Proposals
 from audit.heads.proposals import check_trace
+from audit.heads.tokens import Tokens
 from audit.pair import same_block, same_parameters
 from audit.table import Frame, position_frame
 from audit.traces import Trace, lookahead_rows
@@ -102,10 +103,13 @@ def measure_trace(
     trace: Trace,
     *,
     kl: bool = False,
+    tokens: Tokens | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Measured:
     """Run the reference and all candidates on one trace, in one pass.
+
+    With `tokens`, the classes of the oracle tokens go into the tables.
 
     Raises:
         MismatchError: the trace is of another model, or proposals of another trace.
@@ -129,10 +133,11 @@ def measure_trace(
         device=device,
         progress=progress,
     )
+    classes = {"oracle_class": tokens.classes(oracle.numpy()) if tokens else None}
     pending = iter(answers)
     frames, same = [], []
     for cand in cands:
-        common = _common_columns(trace, rows, oracle, ref_answers, cand)
+        common = _common_columns(trace, rows, targets, ref_answers, cand) | classes
         if isinstance(cand, Head):
             answer = next(pending)
             own = _answer_columns(answer, ref, cand, oracle, ref_answers.proposal)
@@ -169,20 +174,27 @@ def _check_tokens(trace: Trace, ref: Head) -> None:
 
 
 def _common_columns(
-    trace: Trace, rows: Tensor, oracle: Tensor, ref: Answers, cand: AnyHead
+    trace: Trace, rows: Tensor, targets: Tensor, ref: Answers, cand: AnyHead
 ) -> dict[str, object]:
-    return {
+    return trace_columns(trace, rows, targets) | {
         "candidate": cand.record.name,
+        "ref": ref.proposal.numpy(),
+        "ref_margin": ref.margin.numpy(),
+        "ref_tied": ref.tied.numpy(),
+        "ref_rank": ref.oracle_rank.numpy(),
+    }
+
+
+def trace_columns(trace: Trace, rows: Tensor, targets: Tensor) -> dict[str, object]:
+    """What the trace alone says of each compared position, int64 `rows` and `targets` [n]."""
+    return {
         "corpus": trace.info.corpus,
         "register": trace.info.register_,
         "sequence": trace.sequence[rows].numpy(),
         "position": trace.position[rows].numpy(),
         "token": trace.token[rows].numpy(),
-        "oracle": oracle.numpy(),
-        "ref": ref.proposal.numpy(),
-        "ref_margin": ref.margin.numpy(),
-        "ref_tied": ref.tied.numpy(),
-        "ref_rank": ref.oracle_rank.numpy(),
+        "oracle": trace.oracle[targets].numpy(),
+        "generated": None if trace.generated is None else trace.generated[targets].numpy(),
     }
 
 

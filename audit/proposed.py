@@ -15,7 +15,7 @@ from audit.errors import BadUsageError, MismatchError
 from audit.files import open_container
 from audit.heads import Proposals
 from audit.heads.proposals import check_trace, is_proposals, read_proposals
-from audit.measure import proposal_columns, with_own_names
+from audit.measure import proposal_columns, trace_columns, with_own_names
 from audit.outcome import judge_candidate, provenance_of
 from audit.records import Candidate, Control, Finding, Run
 from audit.request import AuditRequest, Finished
@@ -43,7 +43,7 @@ def audit_proposals(request: AuditRequest) -> Finished:
     findings: list[Finding] = []
     frames: list[Frame] = []
     for cand in cands:
-        frame = _frame(trace, rows, oracle, ref, cand)
+        frame = _frame(trace, rows, targets, ref, cand)
         made, doubts = judge_candidate(
             request, cand, [frame], False, controls, None, ref_margins=False
         )
@@ -109,17 +109,11 @@ def _anchor(ref: Proposals, trace: Trace, proposal: torch.Tensor, oracle: torch.
 
 
 def _frame(
-    trace: Trace, rows: torch.Tensor, oracle: torch.Tensor, ref: Proposals, cand: Proposals
+    trace: Trace, rows: torch.Tensor, targets: torch.Tensor, ref: Proposals, cand: Proposals
 ) -> Frame:
     proposal = ref.proposal[rows]
-    columns: dict[str, object] = {
+    columns = trace_columns(trace, rows, targets) | {
         "candidate": cand.record.name,
-        "corpus": trace.info.corpus,
-        "register": trace.info.register_,
-        "sequence": trace.sequence[rows].numpy(),
-        "position": trace.position[rows].numpy(),
-        "token": trace.token[rows].numpy(),
-        "oracle": oracle.numpy(),
         "ref": proposal.numpy(),
         "ref_margin": None,
         "ref_tied": np.zeros(len(rows), bool),

@@ -1,31 +1,36 @@
-"""Hashes, versions, canonical JSON and atomic writes. Imports no torch."""
+"""Hashes, versions and canonical JSON. Imports no torch."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import os
 import platform
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from audit import __version__
 
 _CHUNK_BYTES = 1 << 22
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _VERSIONED = ("torch", "numpy", "scipy", "transformers", "safetensors", "gguf")
 
 
 def sha256_file(path: Path) -> str:
     """Hex SHA-256 of a file's bytes, read in chunks."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
+        return sha256_stream(stream)
+
+
+def sha256_stream(stream: BinaryIO) -> str:
+    """Hex SHA-256 of what is left in a stream, read in chunks."""
+    digest = hashlib.sha256()
+    while chunk := stream.read(_CHUNK_BYTES):
+        digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -45,47 +50,41 @@ def canonical_json(value: Any) -> str:
 def vocabulary_sha256(words: Mapping[str, int]) -> str:
     """Hex SHA-256 of the sorted (token, id) pairs: one hash however the vocabulary was stored."""
     pairs = [list(pair) for pair in sorted(words.items())]
-    return hashlib.sha256(canonical_json(pairs).encode()).hexdigest()
+    # A GGUF may hold tokens that are half a character.
+    text = canonical_json(pairs).encode(errors="backslashreplace")
+    return hashlib.sha256(text).hexdigest()
+
+
+def json_text(value: Any, indent: int | None = 1) -> str:
+    """JSON for people, files and `--json`, that can always be written as UTF-8: see `visible`."""
+    return visible(json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False))
+
+
+def sha256_json(value: Any) -> str:
+    """Hex SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(visible(canonical_json(value)).encode()).hexdigest()
+
+
+def visible(text: str) -> str:
+    """JSON text in which bytes of file names that are not UTF-8 read as a backslash and `udcff`."""
+    return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
 def versions() -> dict[str, str]:
     """Versions of this package, of Python and of the libraries that compute."""
     found = {"head-audit": __version__, "python": platform.python_version()}
-    for name in _VERSIONED:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    return found | {name: known for name in _VERSIONED if (known := _version(name))}
+
+
+# Looking one up parses the metadata of its package, which takes milliseconds.
+@functools.cache
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def now_utc() -> str:
     """The time in UTC as ISO 8601 with seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-@contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; it becomes `path` only if the block succeeds.
-
-    An exception, Ctrl-C included, removes the temporary file, so nothing half-written stays.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
-        _apply_umask(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _apply_umask(path: Path) -> None:
-    """Give the mode an ordinary new file would have; mkstemp makes it private."""
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)

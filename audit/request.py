@@ -7,6 +7,7 @@ from pathlib import Path
 
 from audit.anchor import ANCHOR_MIN
 from audit.heads import HeadOptions
+from audit.ledger import Ledger
 from audit.pair import PairOptions
 from audit.records import Run
 from audit.stats import Resampling
@@ -37,7 +38,7 @@ class AuditRequest:
     pair: PairOptions = field(default_factory=PairOptions)
     force: bool = False
     """Compare what does not belong together, and mark the run."""
-    ledger: Path | None = None
+    ledger: Ledger | None = None
     """Where the reference's calibration may be; None to judge by the published rule alone."""
 
 

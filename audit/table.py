@@ -7,17 +7,18 @@ margins and KL are float32 as measured. A column that could not be measured is N
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from audit.atomic import atomic_path
 from audit.catalogue import COUNTS
 from audit.errors import UnreadableError, first_line
-from audit.provenance import atomic_path
 
 COLUMNS: dict[str, str] = {
     "candidate": "string",
@@ -27,6 +28,8 @@ COLUMNS: dict[str, str] = {
     "position": "int64",
     "token": "int64",
     "oracle": "int64",
+    "generated": "bool",
+    "oracle_class": "string",
     "ref": "int64",
     "cand": "int64",
     "ref_margin": "float32",
@@ -44,7 +47,9 @@ COLUMNS: dict[str, str] = {
     "kl_nats": "float32",
 }
 """Column -> Arrow type. `ref` and `cand` are the proposed target ids; ranks are 1 for the best id,
-0 where the head has no row for the oracle, null when unknown."""
+0 where the head has no row for the oracle, null when unknown. `oracle_class` is one of
+`catalogue.TOKEN_CLASSES`, null where no tokenizer is known. `generated`: the oracle answers to a
+token that the model itself wrote; null where the trace does not mark them."""
 
 Frame = pd.DataFrame
 
@@ -77,6 +82,28 @@ def sums_by_sequence(frame: Frame) -> Frame:
 
     The sequence is the resampling unit everywhere, and this function alone says what it is.
     """
+    return _counts(frame).groupby(frame["sequence"].to_numpy()).sum()
+
+
+def sums_by_class(frame: Frame) -> dict[str, Frame]:
+    """The same per class of the oracle token, for every class that occurs, in order of name.
+
+    Each table has a row for every sequence of the trace, zeros where it has none of the class: the
+    draws are those of the whole trace.
+    """
+    classes = frame["oracle_class"].to_numpy(object)
+    known = ~pd.isna(classes)
+    if not known.any():
+        return {}
+    sequence = frame["sequence"].to_numpy()
+    sums = _counts(frame)[known].groupby([classes[known], sequence[known]]).sum()
+    every = np.unique(sequence)
+    names = sorted(set(sums.index.get_level_values(0)))
+    return {str(name): sums.loc[name].reindex(every, fill_value=0.0) for name in names}
+
+
+def _counts(frame: Frame) -> Frame:
+    """What each position adds to the counts, [n] rows, columns COUNTS."""
     covered = frame["ref_in_vocabulary"].to_numpy(bool)
     disagree = frame["disagree"].to_numpy(bool)
     accepts = {side: frame[f"{side}_accepts"].to_numpy(bool) for side in ("ref", "cand")}
@@ -93,8 +120,7 @@ def sums_by_sequence(frame: Frame) -> Frame:
         "flip_margin": np.where(disagree, _numbers(frame["ref_margin"]), 0.0),
         "kl_nats": _numbers(frame["kl_nats"]),
     }
-    counts = pd.DataFrame({name: np.asarray(per_position[name], float) for name in COUNTS})
-    return counts.groupby(frame["sequence"].to_numpy()).sum()
+    return pd.DataFrame({name: np.asarray(per_position[name], float) for name in COUNTS})
 
 
 def write_positions(frame: Frame, path: Path) -> None:
@@ -105,19 +131,25 @@ def write_positions(frame: Frame, path: Path) -> None:
         pq.write_table(table, temporary, compression="zstd")
 
 
-def read_positions(path: Path, columns: list[str] | None = None) -> Frame:
+def read_positions(
+    source: Path | BinaryIO, columns: Sequence[str] | None = None, where: str | Path = ""
+) -> Frame:
     """Read the table, or some columns of it.
+
+    Args:
+        where: what to call a `source` that is no path.
 
     Raises:
         UnreadableError: the file is missing, damaged or has other columns.
     """
     try:
-        frame: Frame = pq.read_table(path, columns=columns).to_pandas()
+        wanted = None if columns is None else list(columns)
+        frame: Frame = pq.read_table(source, columns=wanted).to_pandas()
     except (OSError, pa.ArrowException) as error:
         raise UnreadableError(
             f"the table of positions can not be read: {first_line(error)}",
             hint="run the audit again",
-            where=path,
+            where=where or str(source),
         ) from error
     return frame
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from audit.cli import main
-from audit.ledger import list_ids
+from audit.ledger import open_ledger
 from audit.records import Run
 from audit.table import COLUMNS, read_positions
 from tests.audit_files import H, V, head_weight, make_trace, write_head
@@ -57,7 +57,7 @@ def refused(capsys: pytest.CaptureFixture[str], words: str, *args: str) -> dict[
     out = capsys.readouterr().out
     error = json.loads(out)["error"]
     assert set(error) == {"kind", "message", "hint", "where"} and words in error["message"]
-    assert error["hint"] and list_ids(Path("audit-ledger")) == []
+    assert error["hint"] and open_ledger(Path("audit-ledger")).run_ids() == []
     return error
 
 
@@ -68,7 +68,7 @@ def test_compare_finds_traces_and_records_a_run(
     text = capsys.readouterr().out
     for words in ("reference", "disagreement D", "controls   7 of 7 passed", "shift tax", "KL"):
         assert words in text
-    (name,) = list_ids(place / "audit-ledger")
+    (name,) = open_ledger(place / "audit-ledger").run_ids()
     assert text.rstrip().endswith(f"run {name} recorded · next: audit show {name}")
     assert audit("show", name[:6]) == 0
     assert "disagreement D" in capsys.readouterr().out
@@ -204,7 +204,7 @@ def test_audit_traces_names_the_states(
     assert audit("compare", "ref.safetensors", "cand.safetensors", "--json", "--no-record") == 0
     run = document(capsys)
     assert [trace["info"]["corpus"] for trace in run["traces"]] == ["de"]
-    assert list_ids(place / "audit-ledger") == []
+    assert open_ledger(place / "audit-ledger").run_ids() == []
 
 
 def test_no_states_are_ever_invented(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -310,7 +310,7 @@ def test_a_forgotten_verb_is_answered_with_the_command_meant(
 
 def test_a_changed_run_is_not_shown(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit("compare", "ref.safetensors", "cand.safetensors", "-qq") == 0
-    (name,) = list_ids(place / "audit-ledger")
+    (name,) = open_ledger(place / "audit-ledger").run_ids()
     path = place / "audit-ledger/runs" / name / "run.json"
     path.write_text(path.read_text().replace('"value": 0.', '"value": 0.9', 1))
     assert audit("show", name) == 2
@@ -333,7 +333,7 @@ def test_an_interrupt_leaves_nothing_and_exits_130(
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("audit.ledger.write_positions", stop)
+    monkeypatch.setattr("audit.ledger.runs.write_positions", stop)
     assert audit("compare", "ref.safetensors", "cand.safetensors", "-q") == 130
     assert [p.name for p in (place / "audit-ledger/runs").iterdir()] == []
     capsys.readouterr()

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models
 
 from audit.cli import main
 from audit.files import open_container
-from audit.heads.tokens import tokenizer_hash
+from audit.heads.vocabulary import tokenizer_hash
 from audit.ledger import list_ids
 from audit.provenance import vocabulary_sha256
 from audit.traces import read_trace, write_trace

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from audit.cli import main
 from audit.heads.vocab_map import read_id_list
-from audit.ledger import list_ids, load_run
+from audit.ledger import open_ledger
 from audit.report.terminal import console, rows, show_run
 from audit.report.wording import number
 from tests.audit_files import head_weight, make_trace, write_head
@@ -124,7 +124,7 @@ def test_only_folders_with_a_run_count(place: Path) -> None:
     (runs / "empty").mkdir(parents=True)
     (runs / "stray").write_text("")
     (runs / "dangling").symlink_to("nowhere")
-    assert list_ids(place / "audit-ledger") == []
+    assert open_ledger(place / "audit-ledger").run_ids() == []
 
 
 def test_a_reader_that_leaves(place: Path) -> None:
@@ -245,16 +245,17 @@ def test_all_corpora_are_verified_first(place: Path, monkeypatch: pytest.MonkeyP
 
     seen = []
 
-    def check(corpus: object) -> None:
+    def check(corpus: object) -> list[object]:
         seen.append(corpus)
         if len(seen) == len(load_corpora()):
             raise UnreadableError("damaged")
+        return []
 
     def never(*args: object) -> None:
         raise AssertionError("the model was loaded")
 
     monkeypatch.setenv("AUDIT_CACHE", str(place / "cache"))
-    monkeypatch.setattr(bundled, "verify", check)
+    monkeypatch.setattr(bundled, "corpus_documents", check)
     monkeypatch.setattr("audit.traces.verifier.load_verifier", never)
     with pytest.raises(UnreadableError, match="damaged"):
         bundled.bundled_traces(place / "ref.safetensors")
@@ -273,7 +274,7 @@ def test_nothing_is_not_negative() -> None:
 
 def test_narrow_terminals_keep_words_whole(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit("compare", *FILES, "-qq") == 0
-    show_run(load_run("latest", place / "audit-ledger"), Console(width=60))
+    show_run(open_ledger(place / "audit-ledger").load_run("latest"), Console(width=60))
     text = capsys.readouterr().out
     for word in ("cand.safetensors", "disagreement", "positions", "sequences", "reference"):
         assert word in text

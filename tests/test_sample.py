@@ -71,7 +71,8 @@ def test_the_study_tells_what_holds_on_this_head(ledger: Path) -> None:
     assert families.count("fidelity") == 3 and families.count("function") == 5
     assert families.count("noise") >= 5 and found.spearman_loss and found.spearman_loss > 0.7
     ladder = found.rule("ladder distance")
-    assert ladder is not None and ladder.right + ladder.wrong + ladder.undecided == 8
+    assert ladder is not None and ladder.wrong == 0 and ladder.right >= 3 and ladder.weight
+    assert ladder.right + ladder.undecided == len(families)
     by_cut = {y.cut: y for y in found.yardsticks}
     hidden = by_cut["prune:0.25:activation"].value("shift_tax", "domain_shift") or 0
     assert hidden > 0.08 > (by_cut["q4_0"].value("shift_tax", "domain_shift") or 0)

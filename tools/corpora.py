@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from audit.atomic import atomic_path
 from audit.corpora import Corpus, Manifest, corpus_documents, load_corpora
 from audit.corpora.manifest import FILE
 from audit.corpora.stored import read_documents
 from audit.corpora.writing import manifest_toml, sealed
-from audit.provenance import atomic_path
 from audit.report.corpora import markdown_table
 from audit.traces.counting import token_counter
 

@@ -16,7 +16,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +24,8 @@ from audit.errors import AuditError, BadUsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from audit.ledger import Ledger
 
 USAGE, INTERNAL, INTERRUPTED, NO_READER = 2, 70, 130, 141
 SEED = click.IntRange(0, 2**63 - 1)
@@ -39,7 +40,14 @@ class Shared:
     as_json: bool
     quiet: int
     no_color: bool
-    ledger: Path
+    ledger_at: str | None
+    """What --ledger says."""
+
+    def open_ledger(self) -> Ledger:
+        """The ledger that --ledger, AUDIT_LEDGER and AUDIT_DB_URL name."""
+        from audit.ledger import open_ledger
+
+        return open_ledger(self.ledger_at)
 
     @property
     def out(self) -> Console:
@@ -57,7 +65,7 @@ class Shared:
 
     def print_json(self, value: Any) -> None:
         """The one document on stdout."""
-        from audit.ledger import json_text
+        from audit.provenance import json_text
 
         click.echo(json_text(value))
 
@@ -73,16 +81,20 @@ def shared_options(function: Callable[..., int | None]) -> Callable[..., None]:
     @click.option("--no-color", is_flag=True, help="No colour, as with NO_COLOR set.")
     @click.option(
         "--ledger",
-        type=click.Path(path_type=Path, file_okay=False),
-        help="Folder of runs; else AUDIT_LEDGER, else ./audit-ledger.",
+        "ledger_at",
+        metavar="PLACE",
+        help="Folder or URL of runs; else AUDIT_LEDGER, else ./audit-ledger.",
     )
     @functools.wraps(function)
     def command(
-        *args: Any, as_json: bool, quiet: int, no_color: bool, ledger: Path | None, **options: Any
+        *args: Any,
+        as_json: bool,
+        quiet: int,
+        no_color: bool,
+        ledger_at: str | None,
+        **options: Any,
     ) -> None:
-        from audit.ledger import ledger_folder
-
-        shared = Shared(as_json, quiet, no_color, ledger_folder(ledger))
+        shared = Shared(as_json, quiet, no_color, ledger_at)
         sys.exit(guarded(lambda: function(*args, shared=shared, **options), as_json))
 
     return command
@@ -155,7 +167,7 @@ def check_device(device: str) -> None:
 def show_error(document: dict[str, dict[str, str]], as_json: bool) -> None:
     """An error as JSON on stdout, or as one sentence and a hint on stderr."""
     if as_json:
-        from audit.ledger import json_text
+        from audit.provenance import json_text
 
         click.echo(json_text(document))
         return

@@ -22,7 +22,15 @@ _COMMANDS = {
     "import": "turn another tool's hidden-state dump into a trace",
     "study": "what known cuts of a reference cost, and which rules hold on it",
     "forge": "make a candidate: quantize, prune, low rank, noise or trim",
+    "gate": "hold a recorded run against a policy",
+    "policy": "write, check and compare the policies of a gate",
+    "runs": "the ledger's runs, the newest first",
     "show": "one run of the ledger",
+    "diff": "two recorded candidates held against each other",
+    "review": "sign a decision on a run, or read what was decided",
+    "waive": "let one head pass one limit until a day",
+    "waivers": "which heads may pass which limits",
+    "ledger": "the ledger itself: what is in it, and is it whole",
     "corpora": "the bundled corpora",
 }
 

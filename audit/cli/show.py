@@ -21,17 +21,26 @@ Examples:
 )  # fmt: skip
 @shared_options
 def show(shared: Shared, run: str, tokens: int) -> None:
-    """Show RUN: a full id, a unique beginning of one, or `latest`."""
-    from audit.ledger import load_positions, load_run, run_json
+    """Show RUN: a full id, a unique beginning of one, or `latest`.
+
+    With --json the document as it was recorded; what was said of it since: audit review RUN --json.
+    """
+    from audit.cli.review import show_history
+    from audit.ledger import run_json
     from audit.report.flips import costliest_flips
+    from audit.report.limits import show_gates
     from audit.report.terminal import rows, show_run
 
-    found = load_run(run, shared.ledger)
+    ledger = shared.open_ledger()
+    found = ledger.load_run(run)
     if shared.as_json:
         click.echo(run_json(found))
         return
     if shared.quiet < 2:
         show_run(found, shared.out, quiet=bool(shared.quiet))
+        show_gates(found, shared.out, quiet=bool(shared.quiet))
+    if not shared.quiet:
+        show_history(shared, ledger, found)
     if tokens and shared.quiet < 2:
-        header, lines = costliest_flips(load_positions(found, shared.ledger), tokens)
+        header, lines = costliest_flips(ledger.load_positions(found), tokens)
         rows(shared.out, header, lines)

@@ -46,7 +46,6 @@ def study(
 
     The result is kept in the ledger as REF's calibration and used by `audit compare` from then on.
     """
-    from audit.ledger import save_calibration
     from audit.pair import PairOptions
     from audit.report.study import show_study
     from audit.report.terminal import progress_on
@@ -55,6 +54,8 @@ def study(
     from audit.traces import find_traces
 
     check_device(device)
+    ledger = shared.open_ledger()
+    ledger.store.check_writable()
     request = StudyRequest(
         ref=ref,
         traces=tuple(find_traces(traces, ref)),
@@ -66,9 +67,9 @@ def study(
     )
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         calibration = run_study(request, progress)
-    path = save_calibration(calibration, shared.ledger)
+    name = ledger.save_calibration(calibration)
     if shared.as_json:
         shared.print_json(calibration.model_dump(by_alias=True, mode="json"))
     elif shared.quiet < 2:
         show_study(calibration, shared.out)
-        click.echo(f"calibration {path.stem} kept · audit compare uses it on the same traces")
+        click.echo(f"calibration {name} kept · audit compare uses it on the same traces")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from audit.compare.plan import BLOCK
+from audit.logits import BLOCK, first_equal
 
 _DENSE_SHARE = 4
 """Count the oracle's betters in a whole row once more than 1/4 of its blocks hold one."""
@@ -73,9 +73,9 @@ class Lane:
         if len(active) == 0:
             return
         peaks, top = peaks[active], top[active]
-        block = _first_equal(peaks, top)
+        block = first_equal(peaks, top)
         inside = blocks[active, block]
-        column = _first_equal(inside, top)
+        column = first_equal(inside, top)
         others = peaks.scatter(1, block[:, None], -torch.inf).amax(-1)
         rest = inside.scatter(1, column[:, None], -torch.inf).amax(-1)
         runner_up = torch.maximum(others, rest)
@@ -143,14 +143,3 @@ def _count_equal(blocks: Tensor, active: Tensor, peaks: Tensor, top: Tensor) -> 
     row, block = (peaks == top[:, None]).nonzero(as_tuple=True)
     count = torch.zeros(len(active), dtype=torch.int64, device=top.device)
     return count.index_add_(0, row, (blocks[active[row], block] == top[row, None]).sum(1))
-
-
-def _first_equal(values: Tensor, wanted: Tensor) -> Tensor:
-    """Index of the first column of `values` [n, m] that equals `wanted` [n].
-
-    torch does not promise which of several maxima argmax returns; this does. Where none is equal
-    (NaN), the last column.
-    """
-    width = values.shape[1]
-    order = torch.arange(width, device=values.device)
-    return torch.where(values == wanted[:, None], order, width - 1).amin(1)

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from audit.compare.lane import Lane
-from audit.compare.plan import BLOCK, Plan
+from audit.compare.plan import Plan
 from audit.errors import UnreadableError
 from audit.heads.head import Head
 from audit.heads.rows import SelectedRows
+from audit.logits import padded_view
 
 _ESTIMATE_ROWS = 1024
 
@@ -109,15 +110,6 @@ def takes_rows_of(cand: Head, ref: Head) -> bool:
     if not isinstance(rows, SelectedRows) or rows.base is not ref.rows:
         return False
     return cand.adapt is ref.adapt and torch.equal(ref.ids[rows.index], cand.ids)
-
-
-def padded_view(buffer: Tensor, n: int, t: int) -> tuple[Tensor, Tensor]:
-    """A [n, width] view of a flat buffer and its first t columns; the rest is filled with -inf."""
-    width = -(-t // BLOCK) * BLOCK
-    out = buffer[: n * width].view(n, width)
-    if width > t:
-        out[:, t:] = -torch.inf
-    return out, out[:, :t]
 
 
 def buffer_for(plan: Plan, device: torch.device) -> Tensor:

@@ -12,7 +12,7 @@ from audit.blocks import layer_count
 from audit.errors import MismatchError
 from audit.files import open_container
 from audit.heads import Head, HeadOptions, load_head
-from audit.heads.tokens import tokenizer_hash
+from audit.heads.vocabulary import tokenizer_hash
 from audit.provenance import sha256_files
 
 

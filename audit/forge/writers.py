@@ -18,11 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from audit.atomic import atomic_path
 from audit.errors import BadUsageError
 from audit.files import Container
 from audit.files.encodings import ENCODINGS, GGML_TYPES, SAFETENSORS_BITS
 from audit.forge.gguf_keys import Key, keys_of
-from audit.provenance import atomic_path, canonical_json
+from audit.provenance import canonical_json
 
 MADE_KEY = "forge"
 """Under this key a file says how it was made, as canonical JSON."""

@@ -53,6 +53,8 @@ class TraceRecord(Record):
     sha256: str
     positions: int
     sequences: int
+    counted: int | None = None
+    """How many rows' oracles count; None when all do."""
     hidden_size: int
     info: TraceInfo
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
-from audit.corpora import Corpus, corpus_documents, load_corpora, verify
-from audit.provenance import canonical_json, sha256_files
+from audit.corpora import Corpus, corpus_documents, load_corpora
+from audit.provenance import canonical_json
+from audit.records import Register
+from audit.traces.model_files import find_model, identify
+from audit.traces.recipe import Recipe, Source
+from audit.traces.suite import Job, Progress, Suite, capture_suite
 
 ENVIRONMENT = "AUDIT_CACHE"
 POSITIONS = 2500
 """Positions per corpus: what the published study measured on."""
 CONTEXT = 512
-
-Progress = Callable[[str, int, int], None]
 
 
 def cache_folder() -> Path:
@@ -37,67 +39,42 @@ def whole_model(path: Path) -> Path | None:
     return folder if all((folder / name).is_file() for name in needed) else None
 
 
+def source_of(
+    corpus: Corpus, register: Register | None = None, language: str | None = None
+) -> Source:
+    """A corpus as the text of a trace, its documents checked or drawn.
+
+    Args:
+        register, language: instead of what its manifest says.
+
+    Raises:
+        AuditError: as `corpus_documents`.
+    """
+    manifest = corpus.manifest
+    return Source(
+        corpus=manifest.name,
+        register=register or manifest.register_,
+        language=language or manifest.language,
+        documents=corpus_documents(corpus),
+    )
+
+
 def bundled_traces(
     model: Path, progress: Progress | None = None, *, layers: tuple[int, ...] = ()
 ) -> list[Path]:
     """One trace per bundled corpus, captured where the cache does not hold it yet.
 
-    The cache is keyed by the model's weights, the corpus and the settings, so nothing stale is
-    ever used.
+    Traces of other models and settings lie side by side; what is used is up to date in every
+    respect (see `suite`).
 
     Raises:
         AuditError: the model can not be run, or a corpus is damaged.
     """
-    corpora = load_corpora()
-    weights = [model] if model.is_file() else sorted(model.glob("*.safetensors"))
-    folder = cache_folder() / "traces" / sha256_files(weights)[:16]
-    paths = [folder / f"{_key(corpus, layers)}.trace.safetensors" for corpus in corpora]
-    missing = [(c, p) for c, p in zip(corpora, paths, strict=True) if not p.exists()]
-    if missing:
-        _capture(model, missing, progress, layers)
-    return paths
-
-
-def _key(corpus: Corpus, layers: tuple[int, ...]) -> str:
-    settings = {
-        "sha256": corpus.manifest.sha256,
-        "positions": POSITIONS,
-        "context": CONTEXT,
-        "layers": list(layers),
-    }
-    digest = hashlib.sha256(canonical_json(settings).encode()).hexdigest()[:8]
-    return f"{corpus.manifest.name}-{digest}"
-
-
-def _capture(
-    model: Path,
-    missing: list[tuple[Corpus, Path]],
-    progress: Progress | None,
-    layers: tuple[int, ...],
-) -> None:
-    from audit.traces.capture import capture
-    from audit.traces.trace import write_trace
-    from audit.traces.verifier import load_verifier
-
-    for corpus, _ in missing:
-        verify(corpus)
-    verifier = load_verifier(model)
-    for corpus, path in missing:
-        manifest = corpus.manifest
-
-        def report(done: int, total: int, name: str = manifest.name) -> None:
-            if progress:
-                progress(f"capture {name}", done, total)
-
-        trace = capture(
-            verifier,
-            corpus_documents(corpus),
-            corpus=manifest.name,
-            register=manifest.register_,
-            language=manifest.language,
-            context=CONTEXT,
-            max_positions=POSITIONS,
-            layers=layers,
-            progress=report,
-        )
-        write_trace(trace, path)
+    recipe = Recipe(context=CONTEXT, max_positions=POSITIONS, layers=layers)
+    sources = [source_of(corpus) for corpus in load_corpora()]
+    identity = identify(find_model(model))
+    folder = cache_folder() / "traces" / identity.model_sha256[:16]
+    key = hashlib.sha256(canonical_json(asdict(recipe)).encode()).hexdigest()[:8]
+    jobs = [Job(one, folder / f"{one.corpus}-{key}.trace.safetensors") for one in sources]
+    capture_suite(Suite(model, identity, jobs, recipe), progress)
+    return [job.path for job in jobs]

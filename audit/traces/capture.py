@@ -1,186 +1,179 @@
 """Run the verifier over documents and record a trace.
 
 Documents are cut into windows, each a sequence of its own, so that a position never depends on
-another document. Windows run in batches of like length; states go straight into the trace, and
-the oracle is taken from them afterwards in tiles (`oracle`), so that memory is bounded by the
-states, one batch and one tile.
+another document; where it is asked for, the model first continues each window (`generate`). Then
+all are run (`states`), and the oracle is taken from the states in tiles (`oracle`).
+
+Memory is the model, the states (N rows of the model's type, one more for each layer), and one
+batch: its states after every layer where layers are recorded, else after one; then one tile of
+logits, at most 20 MiB. Where text is generated, before that: the cache of `generate.GROUP`
+sequences and their logits.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 
-from audit import __version__
 from audit.corpora import Document
-from audit.errors import BadUsageError
-from audit.provenance import canonical_json, versions
-from audit.records import ExtraState, Register, TraceInfo
+from audit.errors import BadUsageError, UnreadableError, UnsupportedFormatError
 from audit.traces.checks import check_finite
 from audit.traces.oracle import check_against_model, greedy_tokens
+from audit.traces.recipe import Recipe, Source, describe
+from audit.traces.states import record_states
 from audit.traces.trace import Trace
 from audit.traces.verifier import Verifier
-from audit.traces.windows import Plan, cut_windows, plan_batches
+from audit.traces.windows import cut_windows, plan_batches
 
-Progress = Callable[[int, int], None]
-"""Called with (done, total), in positions; running the model counts half, its oracle half."""
+Progress = Callable[[str, int, int], None]
+"""Called with (`generate` or `capture`, done, total): new tokens, or positions, of which running
+the model counts half and its oracle half."""
+
+_GREEDY_AGREEMENT = 0.9
+_ENOUGH_TOKENS = 50
 
 
 def capture(
-    verifier: Verifier,
-    documents: Sequence[Document],
-    *,
-    corpus: str,
-    register: Register,
-    language: str | None,
-    context: int = 512,
-    max_positions: int | None = None,
-    layers: Sequence[int] = (),
-    batch: int = 8,
-    progress: Progress | None = None,
+    verifier: Verifier, source: Source, recipe: Recipe, progress: Progress | None = None
 ) -> Trace:
-    """Record the verifier's states and greedy tokens over `documents`.
-
-    Args:
-        context: longest window in tokens, the tokenizer's own prefix (such as BOS) included.
-        max_positions: stop after exactly this many rows, shortening the last sequence.
-        layers: also record the state entering these layers, as `layer_16` and so on.
-        batch: windows that run together; only the last bits of a state may depend on it.
+    """Record the verifier's states and greedy tokens over the documents of `source`.
 
     Returns:
         A trace in no file yet, with hidden states [N, d] in the model's dtype.
 
     Raises:
-        BadUsageError: an argument is out of range.
-        UnreadableError: the documents hold no tokens, or a state is not finite (NON_FINITE).
+        BadUsageError: a setting is out of range.
+        UnreadableError: the documents hold no tokens, nothing is left to count, or a state is not
+            finite (NON_FINITE).
         MismatchError: the tokenizer makes ids that the model has no embedding for.
-        UnsupportedFormatError: the model changes its logits after its head in an unknown way.
+        UnsupportedFormatError: the model changes its logits after its head in an unknown way, or
+            generates another text than it then reads as its own.
     """
-    _check_arguments(verifier, context, max_positions, layers, batch)
-    plan = plan_batches(cut_windows(verifier, documents, context, max_positions), batch)
-    report = progress or (lambda done, total: None)
-    head = verifier.model.get_output_embeddings()
+    check_recipe(verifier, recipe)
+    report = progress or (lambda what, done, total: None)
+    written = _sequences(verifier, source.documents, recipe, report)
+    plan = plan_batches(written.windows, recipe.batch)
+    layers = sorted(set(recipe.layers))
     with torch.no_grad():
         check_against_model(verifier.model, plan.windows[0], verifier.vocabulary)
-        hidden, states = _run(verifier.model, plan, sorted(set(layers)), report)
+        hidden, states = record_states(
+            verifier.model,
+            plan,
+            layers,
+            lambda done: report("capture", done // 2, plan.rows),
+        )
         for name, tensor in {"hidden": hidden, **states}.items():
-            check_finite(tensor, name, where=corpus)
+            check_finite(tensor, name, where=source.corpus)
         oracle = greedy_tokens(
             hidden,
-            head,
+            verifier.model.get_output_embeddings(),
             verifier.vocabulary,
-            progress=lambda done: report((plan.rows + done) // 2, plan.rows),
+            progress=lambda done: report("capture", (plan.rows + done) // 2, plan.rows),
         )
-    settings = _settings(verifier.model, documents)
-    info = TraceInfo(
-        model=verifier.name,
-        model_sha256=verifier.model_sha256,
-        tokenizer_sha256=verifier.tokenizer_sha256,
-        vocabulary=verifier.vocabulary,
-        corpus=corpus,
-        corpus_sha256=settings["documents_sha256"],
-        register=register,
-        language=language,
-        stage="post_norm",
-        oracle="verifier_greedy",
-        states=tuple(ExtraState(tensor=_name(k), layer=k) for k in sorted(set(layers))),
-        captured_by=f"head-audit {__version__}",
-        settings={
-            **settings,
-            "batch": batch,
-            "context": context,
-            "max_positions": max_positions,
-        },
+    made = describe(
+        verifier.identity,
+        source,
+        recipe,
+        device=verifier.model.device.type,
+        dtype=str(verifier.model.dtype).removeprefix("torch."),
     )
-    lengths = torch.tensor([len(window) for window in plan.windows])
-    token = torch.cat(plan.windows)
-    sequence = torch.arange(len(lengths)).repeat_interleave(lengths)
-    position = torch.cat([torch.arange(int(length)) for length in lengths])
-    return Trace(info, hidden, token, oracle, sequence, position, states)
-
-
-def _settings(model: Any, documents: Sequence[Document]) -> dict[str, Any]:
-    """What else would change the trace's bytes; never a path or a time."""
-    texts = canonical_json([document.text for document in documents])
-    installed = versions()
-    return {
-        "device": model.device.type,
-        "documents": len(documents),
-        "documents_sha256": hashlib.sha256(texts.encode()).hexdigest(),
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "versions": {name: installed.get(name) for name in ("torch", "transformers")},
+    known = {
+        "tokenizer_sha256": verifier.tokenizer_sha256,
+        "vocabulary": verifier.vocabulary,
     }
+    lengths = torch.tensor([len(window) for window in plan.windows])
+    trace = Trace(
+        info=made.model_copy(update=known),
+        hidden=hidden,
+        token=torch.cat(plan.windows),
+        oracle=oracle,
+        sequence=torch.arange(len(lengths)).repeat_interleave(lengths),
+        position=torch.cat([torch.arange(int(length)) for length in lengths]),
+        states=states,
+        generated=written.generated,
+        counted=written.counted,
+    )
+    if recipe.generation and not recipe.generation.sampled:
+        _check_greedy(trace)
+    return trace
 
 
-def _check_arguments(
-    verifier: Verifier,
-    context: int,
-    max_positions: int | None,
-    layers: Sequence[int],
-    batch: int,
-) -> None:
-    """Raise BadUsageError for numbers that this model or any model cannot run with."""
-    for name, value in {"context": context, "batch": batch, "max_positions": max_positions}.items():
-        if value is not None and value < 1:
-            raise BadUsageError(f"{name} is {value}", hint="it must be 1 or more")
-    config = verifier.model.config.get_text_config()
+@dataclass(frozen=True, slots=True)
+class _Sequences:
+    """What is run, and which of its rows are marked."""
+
+    windows: list[torch.Tensor]
+    generated: torch.Tensor | None = None
+    """[N] bool; None where nothing was generated."""
+    counted: torch.Tensor | None = None
+    """[N] bool; None where all rows count."""
+
+
+def _sequences(
+    verifier: Verifier, documents: Sequence[Document], recipe: Recipe, report: Progress
+) -> _Sequences:
+    """The windows of the documents, continued where that is asked for."""
+    how = recipe.generation
+    room = recipe.context - (how.tokens if how else 0)
+    windows = cut_windows(verifier, documents, room, recipe.max_positions)
+    if how is None:
+        return _Sequences(windows)
+    from audit.traces.generate import continue_prompts
+
+    found = continue_prompts(
+        verifier,
+        windows,
+        how,
+        recipe.max_positions,
+        lambda done, total: report("generate", done, total),
+    )
+    tokens = [one.tokens for one in found]
+    generated = torch.cat([torch.arange(len(one.tokens)) >= one.prompt for one in found])
+    counted = generated.clone() if how.only_generated else torch.ones_like(generated)
+    ends = torch.tensor([len(one.tokens) for one in found]).cumsum(0) - 1
+    counted[ends[torch.tensor([one.ended for one in found])]] = False
+    if not bool(counted.any()):
+        raise UnreadableError(
+            "no generated token is left to count: the model ended every text at once, or the cap "
+            "of positions ended before the prompts did",
+            hint="use --ignore-eos or other prompts, more --max-positions, or a shorter --context",
+        )
+    return _Sequences(tokens, generated, None if bool(counted.all()) else counted)
+
+
+def _check_greedy(trace: Trace) -> None:
+    """Refuse a text that its own model would not write: then the generation was not its own.
+
+    Of a type with few bits some tokens are ties, so not all must agree.
+    """
+    assert trace.generated is not None
+    rows = trace.generated.nonzero().flatten()
+    share = float((trace.token[rows] == trace.oracle[rows - 1]).double().mean())
+    if len(rows) >= _ENOUGH_TOKENS and share < _GREEDY_AGREEMENT:
+        raise UnsupportedFormatError(
+            f"{trace.info.model} generated a text of which only {share:.0%} is what it says when "
+            "it reads that text",
+            hint="its cache or its padding does not work in this version of transformers: "
+            "generate in the engine that serves it, and capture the text with --text",
+        )
+
+
+def check_recipe(verifier: Verifier, recipe: Recipe) -> None:
+    """Raise BadUsageError for settings that this model cannot run with."""
+    recipe.check()
+    config, name = verifier.model.config.get_text_config(), verifier.identity.name
     longest = getattr(config, "max_position_embeddings", None)
-    if longest is not None and context > longest:
+    if longest is not None and recipe.context > longest:
         raise BadUsageError(
-            f"context is {context}, but {verifier.name} was made for {longest} tokens",
+            f"context is {recipe.context}, but {name} was made for {longest} tokens",
             hint=f"use --context {longest} or less",
         )
     count = int(config.num_hidden_layers)
-    for layer in layers:
+    for layer in recipe.layers:
         if not 0 <= layer < count:
             raise BadUsageError(
-                f"layer {layer} does not exist in {verifier.name}",
+                f"layer {layer} does not exist in {name}",
                 hint=f"it has the layers 0 to {count - 1}; a layer's entering state is recorded",
             )
-
-
-def _run(
-    model: Any, plan: Plan, layers: Sequence[int], report: Progress
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """States [N, d] after the final norm, and those entering `layers`, in trace order."""
-    width = int(model.get_output_embeddings().weight.shape[1])
-    hidden = torch.empty(plan.rows, width, dtype=model.dtype)
-    states: dict[str, torch.Tensor] = {}
-    done = 0
-    for indexes in plan.batches:
-        output = _forward(model, [plan.windows[index] for index in indexes], bool(layers))
-        recorded = {_name(layer): output.hidden_states[layer] for layer in layers}
-        if recorded and not states:
-            states = {
-                name: torch.empty(plan.rows, state.shape[2], dtype=model.dtype)
-                for name, state in recorded.items()
-            }
-        for slot, index in enumerate(indexes):
-            length = len(plan.windows[index])
-            rows = slice(plan.starts[index], plan.starts[index] + length)
-            hidden[rows] = output.last_hidden_state[slot, :length].cpu()
-            for name, state in recorded.items():
-                states[name][rows] = state[slot, :length].cpu()
-            done += length
-        report(done // 2, plan.rows)
-    return hidden, states
-
-
-def _forward(model: Any, windows: list[torch.Tensor], all_states: bool) -> Any:
-    """The decoder's output for windows padded on the right to one length."""
-    inputs = torch.nn.utils.rnn.pad_sequence(windows, batch_first=True).to(model.device)
-    lengths = torch.tensor([len(window) for window in windows], device=model.device)
-    arguments: dict[str, Any] = {"input_ids": inputs, "use_cache": False}
-    if bool((lengths != inputs.shape[1]).any()):
-        columns = torch.arange(inputs.shape[1], device=model.device)
-        arguments["attention_mask"] = (columns < lengths.unsqueeze(1)).long()
-    if all_states:
-        arguments["output_hidden_states"] = True
-    return model.get_decoder()(**arguments)
-
-
-def _name(layer: int) -> str:
-    return f"layer_{layer}"

@@ -9,28 +9,39 @@ import torch
 from audit.errors import UnreadableError
 
 CORE_TENSORS = ("hidden", "token", "oracle", "sequence", "position")
+MARKS = ("generated", "counted")
+"""Columns that a trace may hold beside them."""
 _STATE_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _ROWS_PER_CHECK = 1 << 14
 _NAMED_ROWS = 5
 
 
 def check_trace(
-    core: Mapping[str, torch.Tensor], states: Mapping[str, torch.Tensor], *, where: str
+    core: Mapping[str, torch.Tensor],
+    states: Mapping[str, torch.Tensor],
+    marks: Mapping[str, torch.Tensor],
+    *,
+    where: str,
 ) -> None:
     """Raise UnreadableError unless the tensors together are a trace.
 
     Args:
         core: the tensors named in `CORE_TENSORS`; `hidden` [N, d], the others [N].
         states: further states [N, width], by name.
+        marks: those of `MARKS` [N] that it holds.
         where: the file, for the message.
     """
     rows = len(core["hidden"]) if core["hidden"].dim() else 0
     for name, tensor in {"hidden": core["hidden"], **states}.items():
         _check_state(name, tensor, rows, where)
     for name in CORE_TENSORS[1:]:
-        _check_column(name, core[name], rows, where)
+        _check_column(name, core[name], rows, torch.int64, where)
+    for name, mark in marks.items():
+        _check_column(name, mark, rows, torch.bool, where)
     if rows == 0:
         raise _bad(where, "it holds no positions")
+    if "counted" in marks and not bool(marks["counted"].any()):
+        raise _bad(where, "`counted` leaves out every position")
     _check_at_least(core["token"], 0, "token", where)
     _check_at_least(core["oracle"], -1, "oracle", where)
     _check_sequences(core["sequence"], core["position"], where)
@@ -61,16 +72,18 @@ def _check_state(name: str, tensor: torch.Tensor, rows: int, where: str) -> None
     if tensor.dim() != 2 or tensor.shape[1] == 0:
         raise _bad(where, f"`{name}` has the shape {list(tensor.shape)}, not [positions, width]")
     if tensor.dtype not in _STATE_DTYPES:
-        raise _bad(where, f"`{name}` is {_name(tensor)}, not float32, bfloat16 or float16")
+        raise _bad(where, f"`{name}` is {_name(tensor.dtype)}, not float32, bfloat16 or float16")
     if len(tensor) != rows:
         raise _bad(where, f"`{name}` has {len(tensor)} rows, `hidden` has {rows}")
 
 
-def _check_column(name: str, tensor: torch.Tensor, rows: int, where: str) -> None:
+def _check_column(
+    name: str, tensor: torch.Tensor, rows: int, dtype: torch.dtype, where: str
+) -> None:
     if tensor.dim() != 1:
         raise _bad(where, f"`{name}` has the shape {list(tensor.shape)}, not [positions]")
-    if tensor.dtype != torch.int64:
-        raise _bad(where, f"`{name}` is {_name(tensor)}, not int64")
+    if tensor.dtype != dtype:
+        raise _bad(where, f"`{name}` is {_name(tensor.dtype)}, not {_name(dtype)}")
     if len(tensor) != rows:
         raise _bad(where, f"`{name}` has {len(tensor)} rows, `hidden` has {rows}")
 
@@ -105,8 +118,8 @@ def _check_sequences(sequence: torch.Tensor, position: torch.Tensor, where: str)
         )
 
 
-def _name(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _bad(where: str, reason: str) -> UnreadableError:

@@ -1,4 +1,4 @@
-"""What transformers must be kept from while it loads: writing to the terminal, reading thrice."""
+"""What transformers must be kept from: writing to the terminal, reading a file thrice."""
 
 from __future__ import annotations
 
@@ -13,21 +13,28 @@ from transformers.utils import logging as hf_logging
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers from writing to the terminal; stdout belongs to `--json`."""
+def hushed() -> Iterator[None]:
+    """No messages, bars or warnings of transformers; what others write is not touched."""
     verbosity, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity(hf_logging.CRITICAL)
     hf_logging.disable_progress_bar()
-    # The GGUF reader's bar ignores both settings, so the streams are caught too.
-    nowhere = io.StringIO()
     try:
-        with warnings.catch_warnings(), redirect_stdout(nowhere), redirect_stderr(nowhere):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         hf_logging.set_verbosity(verbosity)
         if bars:
             hf_logging.enable_progress_bar()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing at all is written meanwhile; stdout belongs to `--json`."""
+    # The GGUF reader's bar ignores every setting, so the streams are caught too.
+    nowhere = io.StringIO()
+    with hushed(), redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield
 
 
 @contextmanager

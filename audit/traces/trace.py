@@ -7,24 +7,26 @@ What a trace must satisfy is in `checks`; making one is in `capture`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
 
 import torch
-from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from audit.errors import BadUsageError, MismatchError, NotFoundError, UnreadableError
-from audit.provenance import atomic_path, canonical_json, sha256_file
-from audit.records import SCHEMA_VERSION, TraceInfo, TraceRecord
-from audit.traces.checks import CORE_TENSORS, check_trace
-
-METADATA_KEY = "trace"
-"""The one metadata key: with several, safetensors writes them in an order that varies."""
+from audit.atomic import atomic_path
+from audit.errors import BadUsageError, MismatchError, UnreadableError
+from audit.provenance import canonical_json, sha256_file
+from audit.records import TraceInfo, TraceRecord
+from audit.traces.checks import CORE_TENSORS, MARKS, check_trace
+from audit.traces.metadata import (
+    METADATA_KEY,
+    bad_metadata,
+    check_place,
+    not_safetensors,
+    parse_info,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +46,11 @@ class Trace:
     """[N] int64: 0, 1, 2 ... within the sequence."""
     states: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """Further states [N, width] by tensor name; `info.states` says what they are."""
+    generated: torch.Tensor | None = None
+    """[N] bool: the model itself wrote the token that was read; None where none is marked."""
+    counted: torch.Tensor | None = None
+    """[N] bool: proposals are held against the oracle of this row; None where all are. The other
+    rows are context: blocks run over them, and nothing counts them."""
     path: Path | None = None
     sha256: str | None = None
     """Hash of the file's bytes; None until it was written or read."""
@@ -75,6 +82,7 @@ class Trace:
             sha256=self.sha256,
             positions=self.positions,
             sequences=self.sequences,
+            counted=None if self.counted is None else int(self.counted.sum()),
             hidden_size=self.hidden_size,
             info=self.info,
         )
@@ -87,29 +95,19 @@ def read_trace(path: Path) -> Trace:
         NotFoundError: there is no such file.
         UnreadableError: it is cut, is no trace, or holds values that no trace can hold.
     """
-    if not path.exists():
-        raise NotFoundError(
-            f"there is no trace at {path}", hint="make one with `audit capture`", where=path
-        )
-    if path.is_dir():
-        raise UnreadableError(
-            f"{path} is a folder, not a trace", hint="name the file inside it", where=path
-        )
+    check_place(path)
     try:
         with safe_open(path, framework="pt") as stored:
-            info = _read_info(stored.metadata(), path)
+            info = parse_info(stored.metadata(), path)
             names = _tensor_names(info, set(stored.keys()), path)
             tensors = {name: stored.get_tensor(name) for name in names}
         digest = sha256_file(path)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise UnreadableError(
-            f"{path} cannot be read as a safetensors file: {error}",
-            hint="the file is cut or is something else; copy it again or capture it anew",
-            where=path,
-        ) from error
+        raise not_safetensors(path, error) from error
     core = {name: tensors.pop(name) for name in CORE_TENSORS}
-    trace = Trace(info, **core, states=tensors, path=path, sha256=digest)
-    check_trace(core, tensors, where=str(path))
+    marks = {name: tensors.pop(name) for name in MARKS if name in tensors}
+    trace = Trace(info, **core, states=tensors, **marks, path=path, sha256=digest)
+    check_trace(core, tensors, marks, where=str(path))
     return trace
 
 
@@ -123,7 +121,7 @@ def write_trace(trace: Trace, path: Path) -> Trace:
         BadUsageError: `path` cannot be written.
     """
     core = {name: getattr(trace, name) for name in CORE_TENSORS}
-    declared = {state.tensor for state in trace.info.states}
+    declared = set(_state_names(trace.info, path))
     if declared != set(trace.states):
         raise UnreadableError(
             f"the trace's metadata names the states {sorted(declared)}, "
@@ -131,11 +129,12 @@ def write_trace(trace: Trace, path: Path) -> Trace:
             hint="`info.states` must name every further state, and nothing else",
             where=path,
         )
-    check_trace(core, trace.states, where=str(path))
+    marks = {name: mark for name in MARKS if (mark := getattr(trace, name)) is not None}
+    check_trace(core, trace.states, marks, where=str(path))
     metadata = {METADATA_KEY: canonical_json(trace.info.model_dump(by_alias=True))}
     try:
         with atomic_path(path) as temporary:
-            save_file(_unshared(core | dict(trace.states)), temporary, metadata=metadata)
+            save_file(_unshared(core | marks | dict(trace.states)), temporary, metadata=metadata)
         digest = sha256_file(path)
     except (SafetensorError, OSError) as error:
         raise BadUsageError(
@@ -151,8 +150,8 @@ def lookahead_rows(trace: Trace, lookahead: int) -> tuple[torch.Tensor, torch.Te
 
     A head with lookahead L (1: LM head or early exit, 2: MTP head) proposes at row t and is held
     against the oracle of row t + L - 1 of the same sequence. Rows without such a row, or whose
-    oracle there is -1, are left out. For sequences of 3 and 2 rows, L = 2 gives the rows
-    (0, 1, 3) with oracles at (1, 2, 4).
+    oracle there is -1 or does not count, are left out: the same oracles are asked of every head.
+    For sequences of 3 and 2 rows, L = 2 gives the rows (0, 1, 3) with oracles at (1, 2, 4).
 
     Returns:
         Two int64 tensors of equal length: rows t, and t + lookahead - 1.
@@ -167,71 +166,35 @@ def lookahead_rows(trace: Trace, lookahead: int) -> tuple[torch.Tensor, torch.Te
     rows = torch.arange(max(trace.positions - ahead, 0))
     targets = rows + ahead
     kept = (trace.sequence[rows] == trace.sequence[targets]) & (trace.oracle[targets] >= 0)
+    if trace.counted is not None:
+        kept &= trace.counted[targets]
     if not bool(kept.any()):
         raise MismatchError(
             f"no position of the trace of {trace.info.corpus} has an oracle "
-            f"{lookahead} tokens ahead",
+            f"that counts {lookahead} tokens ahead",
             hint="capture longer sequences, or a trace with the verifier's own tokens",
             where=trace.path or "",
         )
     return rows[kept], targets[kept]
 
 
-def _read_info(metadata: Mapping[str, str] | None, path: Path) -> TraceInfo:
-    """The trace's own description. Raises UnreadableError where it is missing or invalid."""
-    if METADATA_KEY not in (metadata or {}):
-        raise UnreadableError(
-            f"{path} is a safetensors file but not a trace: its metadata has no key "
-            f"`{METADATA_KEY}`",
-            hint="a trace is what `audit capture` writes; is this a file of weights?",
-            where=path,
-        )
-    try:
-        fields = json.loads((metadata or {})[METADATA_KEY], parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise _bad_metadata(path, str(error)) from error
-    if not isinstance(fields, dict):
-        raise _bad_metadata(path, "it is not a JSON object")
-    version: Any = fields.get("schema_version")
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise UnreadableError(
-            f"{path} has trace schema {version}, newer than {SCHEMA_VERSION}, "
-            "the newest this version reads",
-            hint="upgrade head-audit",
-            where=path,
-        )
-    try:
-        return TraceInfo.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise _bad_metadata(path, f"{place}: {first['msg']}") from error
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _bad_metadata(path: Path, reason: str) -> UnreadableError:
-    return UnreadableError(
-        f"the trace metadata of {path} is invalid: {reason}",
-        hint="capture the trace anew; its metadata was not written by `audit capture`",
-        where=path,
-    )
-
-
 def _tensor_names(info: TraceInfo, stored: set[str], path: Path) -> list[str]:
-    """Names to read: the five of every trace, then the states that the metadata names."""
-    extra = [state.tensor for state in info.states]
-    if len(set(extra)) < len(extra) or set(extra) & set(CORE_TENSORS):
-        raise _bad_metadata(path, "two states have one name, or the name of a required tensor")
-    names = [*CORE_TENSORS, *extra]
+    """Names to read: the five of every trace, the states that the metadata names, the marks."""
+    names = [*CORE_TENSORS, *_state_names(info, path)]
     if missing := [name for name in names if name not in stored]:
         raise UnreadableError(
             f"{path} lacks the tensor {', '.join(missing)}",
             hint=f"every trace holds {', '.join(CORE_TENSORS)}, and the states it names",
             where=path,
         )
+    return [*names, *(name for name in MARKS if name in stored)]
+
+
+def _state_names(info: TraceInfo, path: Path) -> list[str]:
+    """The tensors of further states; UnreadableError where their names would hide another."""
+    names = [state.tensor for state in info.states]
+    if len(set(names)) < len(names) or set(names) & {*CORE_TENSORS, *MARKS}:
+        raise bad_metadata(path, "two states have one name, or the name of a tensor of the format")
     return names
 
 

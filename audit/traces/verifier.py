@@ -6,9 +6,6 @@ from safetensors or GGUF, never from pickles. Nothing is fetched either.
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,15 +18,13 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from audit.errors import (
     AuditError,
     MissingExtraError,
-    NotFoundError,
     UnreadableError,
     UnsupportedFormatError,
 )
-from audit.provenance import sha256_files, vocabulary_sha256
+from audit.provenance import vocabulary_sha256
+from audit.traces.model_files import Identity, ModelFiles, find_model, identify, read_config
 from audit.traces.quiet import one_gguf_reader, quiet
 
-_GGUF_MAGIC = b"GGUF"
-_SPLIT_GGUF = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 # What transformers was seen to raise for a folder or GGUF file that it cannot open.
 _LOAD_ERRORS = (
     *(OSError, ValueError, RuntimeError, ImportError, SafetensorError),
@@ -44,10 +39,7 @@ class Verifier:
     model: Any
     """A transformers causal language model in evaluation mode."""
     tokenizer: Any
-    name: str
-    """Name of its folder or file, without the path."""
-    model_sha256: str
-    """Hash of the weight files, by name and content."""
+    identity: Identity
     tokenizer_sha256: str
     """Hash of the vocabulary alone, so that it is the same for a folder and its GGUF."""
     vocabulary: int
@@ -55,11 +47,17 @@ class Verifier:
 
 
 def load_verifier(
-    path: Path, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    path: Path,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    identity: Identity | None = None,
 ) -> Verifier:
     """Open a Hugging Face folder or a GGUF file (whose weights are then dequantized).
 
     A GGUF file with a large vocabulary takes half a minute: transformers rebuilds its tokenizer.
+
+    Args:
+        identity: the model's, where it is known already; else the weights are hashed.
 
     Raises:
         NotFoundError: `path`, its config or its weights are not there.
@@ -67,10 +65,10 @@ def load_verifier(
         UnreadableError: weights are missing, cut or malformed.
         MissingExtraError: a library that this checkpoint needs is not installed.
     """
-    weights, where = _locate(path)
+    files = _find(path)
     with quiet(), one_gguf_reader():
-        model = _load_model(where, path, dtype)
-        tokenizer = _load_tokenizer(where, path)
+        model = _load_model(files.arguments, path, dtype)
+        tokenizer = _load_tokenizer(files.arguments, path)
     head = model.get_output_embeddings()
     if head is None:
         raise UnsupportedFormatError(
@@ -82,8 +80,7 @@ def load_verifier(
     return Verifier(
         model=model.to(device).eval().requires_grad_(False),
         tokenizer=tokenizer,
-        name=path.stem if path.is_file() else path.resolve().name,
-        model_sha256=sha256_files(weights),
+        identity=identity or identify(files),
         tokenizer_sha256=vocabulary_sha256(words),
         vocabulary=min(max(words.values()) + 1, int(head.weight.shape[0])),
     )
@@ -91,49 +88,22 @@ def load_verifier(
 
 def load_tokenizer(path: Path) -> Any:
     """The tokenizer of a model alone, without its weights. Raises as `load_verifier` does."""
-    _, where = _locate(path)
+    files = _find(path)
     with quiet(), one_gguf_reader():
-        return _load_tokenizer(where, path)
+        return _load_tokenizer(files.arguments, path)
 
 
-def _locate(path: Path) -> tuple[list[Path], dict[str, Any]]:
-    """The weight files, and the arguments that name the model for `from_pretrained`."""
-    if not path.exists():
-        raise NotFoundError(
-            f"there is no model at {path}",
-            hint="give a model folder or a GGUF file; models are never fetched",
-            where=path,
-        )
+def _find(path: Path) -> ModelFiles:
+    """The model's files; UnsupportedFormatError for a folder that transformers can not open."""
+    files = find_model(path)
     if path.is_dir():
         _check_config(path)
-        return _folder_weights(path), {"pretrained_model_name_or_path": str(path)}
-    with path.open("rb") as stream:
-        magic = stream.read(len(_GGUF_MAGIC))
-    if magic != _GGUF_MAGIC:
-        raise UnsupportedFormatError(
-            f"{path} is neither a model folder nor a GGUF file",
-            hint="to capture, give the folder that holds config.json, or a GGUF file",
-            where=path,
-        )
-    split = _SPLIT_GGUF.search(path.name)
-    if split and int(split.group(1)) > 1:
-        raise UnsupportedFormatError(
-            f"{path.name} is one part of a split GGUF, which transformers cannot open",
-            hint="merge it first: llama-gguf-split --merge FIRST_PART OUT.gguf",
-            where=path,
-        )
-    if importlib.util.find_spec("accelerate") is None:
-        raise MissingExtraError(
-            "transformers needs the library accelerate to open a GGUF file",
-            hint="pip install accelerate",
-            where=path,
-        )
-    return [path], {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    return files
 
 
 def _check_config(folder: Path) -> None:
-    """Refuse a folder without a config, or whose architecture only its own code knows."""
-    config = _read_json(folder / "config.json")
+    """Refuse a folder whose architecture only its own code knows."""
+    config = read_config(folder)
     kind = config.get("model_type")
     # Asked here: transformers imports every model it has before it says that it knows none.
     if isinstance(kind, str) and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
@@ -145,52 +115,6 @@ def _check_config(folder: Path) -> None:
         "that runs it and write a trace file",
         where=folder / "config.json",
     )
-
-
-def _folder_weights(folder: Path) -> list[Path]:
-    """The safetensors files that hold the model; other files in the folder do not count."""
-    index = folder / "model.safetensors.index.json"
-    if not (folder / "model.safetensors").exists() and not index.exists():
-        raise NotFoundError(
-            f"{folder} holds no weights in safetensors",
-            hint="it must hold model.safetensors or its index; pickled weights are not opened",
-            where=folder,
-        )
-    if (folder / "model.safetensors").exists():
-        return [folder / "model.safetensors"]
-    shards = _read_json(index).get("weight_map")
-    if not isinstance(shards, dict) or not all(isinstance(s, str) for s in shards.values()):
-        raise UnreadableError(
-            f"{index} has no usable weight_map", hint="copy the model again", where=index
-        )
-    files = [folder / name for name in sorted(set(shards.values()))]
-    if missing := [file.name for file in files if not file.is_file()]:
-        raise NotFoundError(
-            f"{folder} lacks the shards {', '.join(missing)}",
-            hint="copy the model again, with all its shards",
-            where=index,
-        )
-    return files
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise NotFoundError(
-            f"there is no {path.name} in {path.parent}",
-            hint="a model folder holds config.json, model.safetensors and its tokenizer",
-            where=path,
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise UnreadableError(
-            f"{path} is not readable JSON: {error}", hint="copy the model again", where=path
-        ) from error
-    if not isinstance(value, dict):
-        raise UnreadableError(
-            f"{path} is not a JSON object", hint="copy the model again", where=path
-        )
-    return value
 
 
 def _load_model(where: dict[str, Any], path: Path, dtype: torch.dtype) -> Any:

@@ -48,8 +48,9 @@ def cut_windows(
     step = context - len(prefix)
     if step < 1:
         raise BadUsageError(
-            f"context {context} leaves no room after the tokenizer's {len(prefix)} first tokens",
-            hint=f"use --context {len(prefix) + 1} or more",
+            f"{context} tokens of context leave no room after the tokenizer's {len(prefix)} first "
+            "tokens",
+            hint=f"use --context {len(prefix) + 1} or more; what is generated comes on top",
         )
     windows: list[torch.Tensor] = []
     left = max_positions if max_positions is not None else -1
@@ -75,7 +76,7 @@ def _within_embedding(windows: list[torch.Tensor], verifier: Verifier) -> list[t
     largest = max(int(window.max()) for window in windows)
     if largest >= rows:
         raise MismatchError(
-            f"the tokenizer made the id {largest}, but {verifier.name} embeds {rows} ids",
+            f"the tokenizer made the id {largest}, but {verifier.identity.name} embeds {rows} ids",
             hint="the tokenizer belongs to another model, or the text holds a token for images",
         )
     return windows

@@ -11,6 +11,7 @@ from audit.corpora import Document
 from audit.measure import states_for
 from audit.traces import lookahead_rows
 from audit.traces.capture import capture
+from audit.traces.recipe import Recipe, Source
 from audit.traces.verifier import load_verifier
 
 SAMPLE = Path(__file__).resolve().parents[2] / "audit" / "sample" / "model"
@@ -38,10 +39,8 @@ def sample_trace():
     """States entering layer 2 and the last ones, in sequences of unlike length."""
     verifier = load_verifier(SAMPLE, "cpu", torch.float32)
     documents = [Document("a.py", TEXT), Document("b.py", TEXT[120:])]
-    return capture(
-        verifier, documents, corpus="code", register="in_distribution", language=None,
-        context=64, layers=[2],
-    )  # fmt: skip
+    source = Source("code", "in_distribution", None, documents)
+    return capture(verifier, source, Recipe(context=64, layers=(2,)))
 
 
 def proposals(head, trace, ref=None):

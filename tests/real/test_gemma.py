@@ -17,6 +17,7 @@ from audit.corpora import corpus_documents, find_corpus, own_documents
 from audit.heads import load_head
 from audit.traces import write_trace
 from audit.traces.capture import capture
+from audit.traces.recipe import Recipe, Source
 from audit.traces.verifier import load_verifier
 
 pytestmark = pytest.mark.real
@@ -36,10 +37,8 @@ def traces(gemma_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         german = own_documents([GERMAN], split_blank_lines=True, field=None)
         texts.append(("german-web", "domain_shift", german))
     for name, register, documents in texts:
-        trace = capture(
-            verifier, documents, corpus=name, register=register, language=None,
-            context=256, max_positions=POSITIONS,
-        )  # fmt: skip
+        source = Source(name, register, None, documents)
+        trace = capture(verifier, source, Recipe(context=256, max_positions=POSITIONS))
         write_trace(trace, folder / f"{name}.trace.safetensors")
     return folder
 
@@ -77,7 +76,8 @@ def run(gemma_gguf: Path, traces: Path, candidates: dict[str, Path]) -> dict[str
 
 def values(run: dict[str, Any], index: int) -> dict[tuple[str, str], float]:
     estimates = run["candidates"][index]["estimates"]
-    return {(e["measure"], e["corpus"]): e["value"] for e in estimates if e["corpus"]}
+    whole = [e for e in estimates if e["corpus"] and e["token_class"] is None]
+    return {(e["measure"], e["corpus"]): e["value"] for e in whole}
 
 
 def test_the_reference_is_the_verifiers_own_head(run: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,11 +14,13 @@ from transformers import AutoModelForCausalLM
 
 from audit.corpora import Document
 from audit.errors import BadUsageError, MismatchError, UnreadableError, UnsupportedFormatError
+from audit.provenance import canonical_json
 from audit.traces import oracle as oracle_module
 from audit.traces import read_trace, write_trace
-from audit.traces.capture import _run as run_model
 from audit.traces.capture import capture
 from audit.traces.oracle import check_against_model, greedy_tokens
+from audit.traces.recipe import Recipe, Source
+from audit.traces.states import record_states
 from audit.traces.windows import cut_windows, plan_batches
 
 DOCUMENTS = [
@@ -26,11 +29,12 @@ DOCUMENTS = [
     Document("three", "<s> hill"),
     Document("four", "cat unheard dog " * 12),
 ]
-BASIC = {"corpus": "tiny", "register": "same_register", "language": "en", "context": 16}
+BASIC = {"context": 16, "batch": 4}
 
 
-def run(verifier, **options):
-    return capture(verifier, DOCUMENTS, **(BASIC | {"batch": 4} | options))
+def run(verifier, documents=DOCUMENTS, progress=None, **options):
+    source = Source("tiny", "same_register", "en", documents)
+    return capture(verifier, source, Recipe(**(BASIC | options)), progress)
 
 
 @pytest.fixture(params=["llama", "qwen3"])
@@ -135,15 +139,15 @@ def test_twice_the_same_bytes_and_readable(verifier, tmp_path):
     assert str(tmp_path) not in str(info)
 
 
-def test_the_settings_know_the_text(llama):
-    first = run(llama).info.settings["documents_sha256"]
-    other = capture(llama, DOCUMENTS[:1], **BASIC).info.settings["documents_sha256"]
-    assert first != other
+def test_the_description_knows_the_text(llama):
+    texts = canonical_json([document.text for document in DOCUMENTS])
+    assert run(llama).info.corpus_sha256 == hashlib.sha256(texts.encode()).hexdigest()
+    assert run(llama, DOCUMENTS[:1]).info.corpus_sha256 != run(llama).info.corpus_sha256
 
 
 def test_progress_rises_to_the_total(llama):
     calls = []
-    trace = run(llama, progress=lambda done, total: calls.append((done, total)))
+    trace = run(llama, progress=lambda what, done, total: calls.append((done, total)))
     assert [total for _, total in calls] == [trace.positions] * len(calls)
     assert sorted(calls) == calls
     assert calls[-1] == (trace.positions, trace.positions)
@@ -174,7 +178,7 @@ def test_non_finite_states_name_their_rows(llama):
     ("options", "message"),
     [
         ({"context": 0}, "context is 0"),
-        ({"context": 1}, "leaves no room"),
+        ({"context": 1}, "leave no room"),
         ({"context": 129}, "made for 128 tokens"),
         ({"batch": 0}, "batch is 0"),
         ({"max_positions": 0}, "max_positions is 0"),
@@ -189,9 +193,9 @@ def test_arguments_out_of_range(llama, options, message):
 
 def test_documents_without_tokens_and_ids_without_embedding(llama):
     with pytest.raises(UnreadableError, match="hold no tokens"):
-        capture(llama, [Document("blank", "  ")], **BASIC)
+        run(llama, [Document("blank", "  ")])
     with pytest.raises(UnreadableError, match="hold no tokens"):
-        capture(llama, [], **BASIC)
+        run(llama, [])
     model = copy.deepcopy(llama.model)
     model.resize_token_embeddings(3)
     with pytest.raises(MismatchError, match="embeds 3 ids"):
@@ -208,7 +212,7 @@ def test_a_hybrid_model_of_another_program_and_padding(golden_qwen35):
     lengths = [40, 17, 40]
     windows = [row[:n].long() for row, n in zip(expected["tokens"], lengths, strict=True)]
     with torch.no_grad():
-        hidden, states = run_model(model, plan_batches(windows, 3), [2], lambda done, total: None)
+        hidden, states = record_states(model, plan_batches(windows, 3), [2], lambda done: None)
         oracle = greedy_tokens(hidden, model.get_output_embeddings(), 1024)
     assert states["layer_2"].shape == hidden.shape
     recorded = {

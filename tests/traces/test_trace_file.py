@@ -178,7 +178,8 @@ def test_bad_metadata_is_refused(trace, tmp_path, case):
         ({"register": "nowhere"}, "register: Input should be"),
         ({"stage": "layer_3"}, "stage: Input should be"),
         ({"colour": "red"}, "colour: Extra inputs"),
-        ({"states": [{"tensor": "hidden", "layer": 1}]}, "the name of a required tensor"),
+        ({"states": [{"tensor": "hidden", "layer": 1}]}, "the name of a tensor of the format"),
+        ({"states": [{"tensor": "counted", "layer": 1}]}, "the name of a tensor of the format"),
         ({"states": [{"tensor": "layer_1", "layer": 1}] * 2}, "two states have one name"),
     ],
 )

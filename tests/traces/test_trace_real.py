@@ -8,6 +8,7 @@ import torch
 from audit.corpora import Document
 from audit.traces import lookahead_rows, read_trace, write_trace
 from audit.traces.capture import capture
+from audit.traces.recipe import Recipe, Source
 from audit.traces.verifier import load_verifier
 
 pytestmark = pytest.mark.real
@@ -27,13 +28,8 @@ def test_gemma_gguf_is_captured_as_it_runs(gemma, tmp_path, capfd):
     """Windows of 128 with BOS; the state entering layer 16, run through 17 and norm, is exact."""
     trace = capture(
         gemma,
-        [Document("harbour", TEXT)],
-        corpus="harbour",
-        register="domain_shift",
-        language="en",
-        context=128,
-        max_positions=300,
-        layers=[16],
+        Source("harbour", "domain_shift", "en", [Document("harbour", TEXT)]),
+        Recipe(context=128, max_positions=300, layers=(16,)),
     )
     assert capfd.readouterr() == ("", "")
     assert (trace.positions, trace.sequences, trace.hidden_size) == (300, 3, 640)

@@ -17,9 +17,9 @@ from audit.errors import (
     UnreadableError,
     UnsupportedFormatError,
 )
-from audit.provenance import sha256_files
-from audit.traces import verifier as module
-from audit.traces.verifier import load_verifier, vocabulary_sha256
+from audit.provenance import sha256_files, vocabulary_sha256
+from audit.traces import model_files
+from audit.traces.verifier import load_verifier
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def edit_config(folder, **fields):
 
 
 def test_a_folder_gives_name_hashes_and_vocabulary(llama, qwen3, llama_folder):
-    assert llama.name == "llama"
-    assert llama.model_sha256 == sha256_files([llama_folder / "model.safetensors"])
+    assert llama.identity.name == "llama"
+    assert llama.identity.model_sha256 == sha256_files([llama_folder / "model.safetensors"])
     assert llama.vocabulary == len(llama.tokenizer.get_vocab())
     assert llama.vocabulary == llama.model.lm_head.weight.shape[0] - 11
     # Both were trained on one text: one vocabulary, whatever the tokenizer does with it.
@@ -51,7 +51,7 @@ def test_the_vocabulary_hash_ignores_order_and_sees_every_change():
 
 def test_other_files_in_the_folder_do_not_change_the_model_hash(folder, llama):
     save_file({"x": torch.zeros(1)}, folder / "code.trace.safetensors")
-    assert load_verifier(folder).model_sha256 == llama.model_sha256
+    assert load_verifier(folder).identity.model_sha256 == llama.identity.model_sha256
 
 
 def test_loading_writes_nothing_and_leaves_the_settings_of_transformers(folder, capfd):
@@ -76,7 +76,9 @@ def test_shards_are_hashed_and_a_missing_one_is_named(folder):
     index = {"metadata": {}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     (folder / "model.safetensors").unlink()
-    assert load_verifier(folder).model_sha256 == sha256_files([folder / file for file in parts])
+    assert load_verifier(folder).identity.model_sha256 == sha256_files(
+        [folder / file for file in parts]
+    )
     (folder / "b.safetensors").unlink()
     with pytest.raises(NotFoundError, match=r"lacks the shards b\.safetensors"):
         load_verifier(folder)
@@ -162,7 +164,7 @@ def test_files_that_are_no_model_and_split_gguf(llama_folder, tmp_path):
 def test_gguf_needs_accelerate(tmp_path, monkeypatch):
     path = tmp_path / "m.gguf"
     path.write_bytes(b"GGUF")
-    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(model_files.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="accelerate") as caught:
         load_verifier(path)
     assert caught.value.hint == "pip install accelerate"

@@ -1,0 +1,132 @@
+"""When a review may be appended: what accepting a head demands.
+
+- A candidate whose newest judgement is `pass` may be accepted.
+- One that failed or is undecided needs a waiver for each limit that did not pass, unless the gate
+  itself already took one into account.
+- One that was never judged, or whose judgement names no limit, needs a waiver of the limit `gate`:
+  leaving the gate out must not be the easiest way past it.
+- A reviewer decides on what was last judged: if it was judged again meanwhile, look again.
+
+Rejecting and asking for more data need no waiver, and naming one there is an error. Pure functions:
+they read no database, so the same rule holds for the command line, the API and the dashboard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from audit.errors import BadUsageError, MismatchError
+from audit.records import GateResult, Review, Waiver
+
+WHOLE_GATE = "gate"
+"""The limit to waive where there is no judgement, or none that names a limit."""
+
+
+def limits_to_waive(newest: GateResult | None) -> tuple[str, ...]:
+    """The limits for which accepting needs a waiver; none when the gate passed."""
+    if newest is None:
+        return (WHOLE_GATE,)
+    if newest.outcome == "pass":
+        return ()
+    named = [one.limit for one in newest.limits if one.outcome != "pass" and one.waiver is None]
+    return tuple(dict.fromkeys(named)) or (WHOLE_GATE,)
+
+
+def check_review(
+    review: Review, newest: GateResult | None, waivers: Sequence[Waiver], today: str
+) -> None:
+    """Raise unless this review may be appended.
+
+    Args:
+        newest: the newest judgement of its candidate.
+        waivers: those that the review names.
+        today: the day in UTC, ISO 8601.
+
+    Raises:
+        BadUsageError: no reason, no reviewer, or a waiver is missing, spent or out of place.
+        MismatchError: the candidate was judged again since.
+    """
+    for what in ("reason", "reviewer"):
+        if not getattr(review, what).strip():
+            raise BadUsageError(f"a review needs a {what}", hint=f"give one with --{what}")
+    policy = newest.policy.sha256 if newest else None
+    if (review.gate, review.policy_sha256) != (newest.outcome if newest else None, policy):
+        raise MismatchError(
+            "this candidate was judged again while the review was written",
+            hint="look at the new judgement first: audit show RUN",
+            where=review.run,
+        )
+    if review.decision != "accept":
+        if waivers:
+            raise BadUsageError(
+                "a waiver serves to accept", hint=f"leave it out to {_verb(review)}"
+            )
+        return
+    needed = limits_to_waive(newest)
+    for waiver in waivers:
+        _check_waiver(waiver, review, needed, today)
+    open_ = [limit for limit in needed if limit not in {waiver.limit for waiver in waivers}]
+    if open_:
+        raise _not_waived(newest, open_, review.run)
+
+
+def in_force(waiver: Waiver, today: str) -> bool:
+    """Whether a waiver still holds on this day."""
+    return today <= waiver.expires
+
+
+def check_waiver(waiver: Waiver, today: str) -> None:
+    """Raise BadUsageError unless this waiver may be appended."""
+    for what in ("limit", "reason", "who"):
+        if not getattr(waiver, what).strip():
+            raise BadUsageError(f"a waiver needs a {what}", hint=f"give one with --{what}")
+    try:
+        day = date.fromisoformat(waiver.expires).isoformat()
+    except ValueError:
+        day = ""
+    if day != waiver.expires:
+        raise BadUsageError(
+            f"{waiver.expires!r} is no day", hint="write the last day as 2026-12-31"
+        )
+    if not in_force(waiver, today):
+        raise BadUsageError(
+            f"this waiver would have expired on {waiver.expires}", hint="give a day to come"
+        )
+
+
+def _check_waiver(waiver: Waiver, review: Review, needed: Sequence[str], today: str) -> None:
+    if waiver.head_sha256 != review.head_sha256:
+        raise BadUsageError(
+            f"waiver {waiver.id[:12]} is of another head, {waiver.head_sha256[:12]}",
+            hint="a waiver holds for the very bytes it names",
+        )
+    if waiver.limit not in needed:
+        raise BadUsageError(
+            f"limit {waiver.limit!r} needs no waiver here",
+            hint=f"those that do: {', '.join(needed) or 'none, the gate passed'}",
+        )
+    if not in_force(waiver, today):
+        raise BadUsageError(
+            f"waiver {waiver.id[:12]} expired on {waiver.expires}", hint="ask for a new one"
+        )
+
+
+def _not_waived(newest: GateResult | None, limits: Sequence[str], run: str) -> BadUsageError:
+    if newest is None:
+        return BadUsageError(
+            "this candidate was never judged, so accepting it needs a waiver",
+            hint=f"judge it: audit gate {run} --policy FILE; "
+            f"or --waiver-limit {WHOLE_GATE} --expires DATE",
+            where=run,
+        )
+    names = " ".join(f"--waiver-limit {limit}" for limit in limits)
+    return BadUsageError(
+        f"the gate says {newest.outcome}; accepting needs a waiver for {', '.join(limits)}",
+        hint=f"{names} --expires DATE, or --waiver ID of one that holds",
+        where=run,
+    )
+
+
+def _verb(review: Review) -> str:
+    return "reject" if review.decision == "reject" else "ask for more data"
