@@ -107,7 +107,11 @@ def _check_zip(plain: Path, size: int, path: Path) -> None:
 def _check_tensor(value: Any, size: int, path: Path) -> None:
     if not isinstance(value, Tensor):
         return
-    if type(value) is not Tensor or value.layout != torch.strided or value.is_quantized:
+    if (
+        type(value) not in (Tensor, torch.nn.Parameter)
+        or value.layout != torch.strided
+        or value.is_quantized
+    ):
         raise _bad(path, "it holds a tensor that is not a plain one")
     if value.numel() * value.element_size() > size:
         raise _bad(path, f"a tensor of shape {list(value.shape)} claims more than the file holds")
