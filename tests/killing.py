@@ -1,10 +1,11 @@
 """Run an `audit` command again and again and kill it at random moments, until one run ends itself.
 
-    python tests/killing.py SEED KILLS FOLDER ARG ...
+    python tests/killing.py SEEDS KILLS FOLDER ARG ...
 
-A process of its own, because its children are forks of it: everything is imported once, and no
+Each of the SEEDS (as 0,1,2) works in a folder of its own inside FOLDER, which stands for `{}` in
+the arguments. A process of its own, because its children are forks of it: everything is imported once, and no
 thread of torch runs yet. Writing a trace is made slow, as it is for a large one, so that kills
-fall into it too. Prints how often it killed, and how many hidden files that left in FOLDER.
+fall into it too. Prints how often it killed, and how many hidden files that left.
 """
 
 from __future__ import annotations
@@ -78,5 +79,13 @@ def run(seed: int, most: int, folder: Path, args: list[str]) -> dict[str, int]:
         left += sum(name.startswith(".") for name in _names(folder))
 
 
+def _run_all(seeds: str, most: str, folder: str, *args: str) -> list[dict[str, int]]:
+    told = []
+    for seed in map(int, seeds.split(",")):
+        place = Path(folder) / str(seed)
+        told.append(run(seed, int(most), place, [arg.replace("{}", str(place)) for arg in args]))
+    return told
+
+
 if __name__ == "__main__":
-    print(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])))
+    print(json.dumps(_run_all(*sys.argv[1:])))

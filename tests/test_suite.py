@@ -234,21 +234,21 @@ def test_generated_suites_stand_beside_plain_ones(whole: Path, tmp_path: Path) -
     assert other["german-generated"]["differs"] == ["corpus_sha256", "settings.generation"]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_killed_and_resumed_it_is_the_same_suite(whole: Path, tmp_path: Path, seed: int) -> None:
+def test_killed_and_resumed_it_is_the_same_suite(whole: Path, tmp_path: Path) -> None:
     """SIGKILL at random moments, some while a trace is being written, until one run ends itself."""
-    folder = tmp_path / "traces"
     killer = Path(__file__).with_name("killing.py")
-    args = ["capture", str(MODEL), "-o", str(folder), *SUITE, "--layer", "2", "-qq"]
+    args = ["capture", str(MODEL), "-o", "{}", *SUITE, "--layer", "2", "-qq"]
     done = subprocess.run(
-        [sys.executable, str(killer), str(seed), "5", str(folder), *args],
-        capture_output=True, text=True, check=False, timeout=500,
+        [sys.executable, str(killer), "0,1,2", "4", str(tmp_path), *args],
+        capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["code"] == 0 and told["kills"] >= 3 and told["left"] > 0
-    assert content(folder) == content(whole)
-    assert names(folder) == names(whole)
+    assert [one["code"] for one in told] == [0, 0, 0]
+    assert min(one["kills"] for one in told) >= 2 and sum(one["left"] for one in told) > 0
+    for seed in "012":
+        assert content(tmp_path / seed) == content(whole)
+        assert names(tmp_path / seed) == names(whole)
 
 
 def test_a_disk_that_fills_up_ends_with_exit_2_and_keeps_what_is_whole(tmp_path: Path) -> None:
