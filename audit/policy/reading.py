@@ -97,7 +97,7 @@ def parse_toml(text: str, where: Path | str) -> dict[str, Any]:
     """The tables of a TOML text. Raises BadPolicyError with the place of the mistake."""
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for endless integers
         raise BadPolicyError(
             f"this is not TOML: {error}", hint="see: audit policy init", where=where
         ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 from typing import Annotated, Any
 
 from packaging.version import InvalidVersion, Version
@@ -11,15 +10,18 @@ from pydantic import BeforeValidator, Field, StrictInt
 
 from audit.records import Record
 
+_LARGEST = 10**12
+"""No bound, count or age comes near it."""
+
 
 def number(value: Any) -> float | None:
     """A plain number. TOML has NaN, infinity and booleans, none of which bounds anything."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is not a number: write 0.95 without quotes")
-    if not math.isfinite(value):
-        raise ValueError(f"{value} bounds nothing: write a number")
+        raise ValueError(f"{value!r:.60} is not a number: write 0.95 without quotes")
+    if not -_LARGEST < value < _LARGEST:  # NaN is on neither side
+        raise ValueError(f"{value!s:.20} bounds nothing: write a number")
     return float(value)
 
 
@@ -54,7 +56,7 @@ Bound = Annotated[float | None, BeforeValidator(number)]
 Day = Annotated[datetime.date, BeforeValidator(day)]
 Words = Annotated[str, BeforeValidator(words)]
 VersionText = Annotated[str, BeforeValidator(version)]
-Count = Annotated[StrictInt, Field(ge=1)]
+Count = Annotated[StrictInt, Field(ge=1, le=_LARGEST)]
 
 
 class Named(Record):

@@ -26,7 +26,7 @@ def show_gates(run: Run, console: Console, *, quiet: bool = False) -> None:
         name = Text(f"{clean(candidate.head.name)}: ")
         word, _, rest = gate.sentence.partition(":")
         console.print(
-            name.append(word, style=_STYLE[gate.outcome]).append(f":{rest}"), soft_wrap=True
+            name.append(word, style=_STYLE[gate.outcome]).append(clean(f":{rest}")), soft_wrap=True
         )
 
 
@@ -43,6 +43,6 @@ def _show_limits(candidate: Candidate, gate: GateResult, console: Console) -> No
     rows(console, [_HEADER[i] for i in kept], [[line[i] for i in kept] for line in cells])
     for result in gate.limits:
         if result.outcome != "pass":
-            told = f"  {result.outcome:<9}  {clean(result.limit)}: {result.sentence}"
-            console.print(Text(f"{told} ({clean(result.reason)})"), soft_wrap=True)
+            told = f"  {result.outcome:<9}  {result.limit}: {result.sentence} ({result.reason})"
+            console.print(Text(clean(told)), soft_wrap=True)
     console.print()

@@ -193,7 +193,15 @@ def limit_cells(result: LimitResult) -> list[str]:
             interval = " to ".join(ends)
     outcome = f"{result.outcome}, waived" if result.waiver else result.outcome
     outcome += ", predicted" if result.predicted else ""
-    return [clean(result.limit), title, place, estimate, interval, clean(result.bound), outcome]
+    return [
+        clean(result.limit),
+        clean(title),
+        place,
+        estimate,
+        interval,
+        clean(result.bound),
+        outcome,
+    ]
 
 
 def ceilings_by_class(estimates: Sequence[Estimate]) -> list[str]:

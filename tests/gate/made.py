@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, date, datetime, time
 
 from audit.gate import judge_run
 from audit.policy import Policy, parse_policy
@@ -125,7 +126,11 @@ def _toml(value: object) -> str:
         return str(value).lower()
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k} = {_toml(v)}' for k, v in value.items())}}}"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def policy_of(*tables: str) -> Policy:

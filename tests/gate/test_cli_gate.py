@@ -415,9 +415,19 @@ def test_strange_names_reach_no_terminal(place: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     path.write_text('name = "\\u202ep"\n' + LIMITS["fail"])
     assert run("policy", "check", path).exit_code == 2
-    path.write_text('name = "p"\n' + limit(measure="retention", minimum=0.9, reason="a\\nb"))
+    path.write_text('name = "p"\n' + limit(measure="retention", minimum=0.9, reason="a\nb"))
     done = run("policy", "check", path)
     assert done.exit_code == 0 and "a\\u000ab" in done.stdout
+
+
+def test_what_a_run_says_is_never_obeyed(place: Path, tmp_path: Path) -> None:
+    found = json.loads(changed(place, tmp_path / "run.json").read_text())
+    for one in found["candidates"][0]["estimates"]:
+        one |= {"value": None, "low": None, "high": None, "reason": "\x1b[31mall is well\u202e"}
+    (tmp_path / "run.json").write_text(json.dumps(found))
+    done = run("gate", tmp_path / "run.json", "--policy", place / "pass.toml")
+    assert done.exit_code == 1 and "\\u001b[31mall is well\\u202e" in done.stdout
+    assert "\x1b" not in done.stdout and "\u202e" not in done.stdout
 
 
 @pytest.fixture(autouse=True)

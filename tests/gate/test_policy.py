@@ -9,16 +9,18 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from audit.catalogue import CLASS_MEASURES, CONTROLS, TOKEN_CLASSES
 from audit.errors import BadPolicyError, NotFoundError
-from audit.gate import selftest
+from audit.gate import judge_run, selftest
 from audit.policy import Limit, Policy, Requirement, changes_between, load_policy, parse_policy
 from audit.policy.reading import keys_of
 from audit.policy.suggest import MEASURES
 from audit.policy.words import part_words
 from audit.samples import REGISTERS
-from tests.gate.made import NOW, limit, policy_of, require
+from tests.gate.made import NOW, estimate, limit, policy_of, require, run_of
 
 TEMPLATE = (files("audit.policy") / "release.toml").read_text(encoding="utf-8")
 UNCOMMENTED = re.sub(r"^#(?=[\[a-z])", "", TEMPLATE, flags=re.M)
@@ -176,6 +178,46 @@ def test_files_that_are_no_policies(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(BadPolicyError):
             load_policy(path)
+
+
+ODD = st.recursive(
+    st.one_of(
+        st.booleans(), st.integers(-(10**400), 10**400), st.floats(), st.text(max_size=6),
+        st.sampled_from(["retention", "shift_tax", "han", "domain_shift", "register", "0.1"]),
+        st.dates(), st.datetimes(), st.times(),
+    ),
+    lambda inner: st.lists(inner, max_size=2)
+    | st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+    max_leaves=3,
+)  # fmt: skip
+
+
+def odd_tables(kind: type[Limit] | type[Requirement]) -> st.SearchStrategy[dict[str, object]]:
+    return st.dictionaries(st.sampled_from(sorted(keys_of(kind))), ODD, max_size=4)
+
+
+@given(odd_tables(Limit), odd_tables(Requirement))
+def test_odd_values_give_a_policy_or_one_sentence(
+    one: dict[str, object], other: dict[str, object]
+) -> None:
+    for text in (
+        limit(**({"measure": "retention", "minimum": 0.9} | one)),
+        require(**({"positions": 3} | other)), limit(**one),
+    ):  # fmt: skip
+        try:
+            policy = parse_policy(f'name = "odd"\n{text}', "odd.toml")
+        except BadPolicyError as error:
+            assert error.message
+        else:
+            judge_run(run_of(estimate("retention", "code", 0.9, 0.8, 1.0)), policy, now=NOW)
+
+
+def test_numbers_that_no_float_holds() -> None:
+    for digits in (400, 5000):
+        number = "9" * digits
+        text = limit(measure="retention", minimum=0.9).replace("0.9", number)
+        refused(f'name = "test"\n{text}')
+        refused(f'name = "test"\n{require(positions=3).replace("= 3", "= " + number)}')
 
 
 # ---- the policy that `audit policy init` writes
