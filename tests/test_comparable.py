@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models
 from audit.cli import main
 from audit.files import open_container
 from audit.heads.vocabulary import tokenizer_hash
-from audit.ledger import list_ids
+from audit.ledger import open_ledger
 from audit.provenance import vocabulary_sha256
 from audit.traces import read_trace, write_trace
 from tests.audit_files import head_weight, make_trace, write_head
@@ -82,7 +82,7 @@ def test_what_differs_is_named_and_can_be_forced(
     error = document["error"]
     assert error["message"].startswith(f"{name}: ") and words in error["message"]
     assert error["kind"] == "mismatch" and "--force" in error["hint"]
-    assert list_ids(place / "audit-ledger") == []
+    assert open_ledger(place / "audit-ledger").run_ids() == []
     exit_code, document = run(capsys, "--force")
     assert exit_code == 0
     marks = [f for f in document["preflight"] if f["code"] == "FORCED_MISMATCH"]
