@@ -53,7 +53,7 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--only-loss-mask", is_flag=True,
-    help="Count only positions whose next token the dump's loss mask marks (answers, not prompts).",
+    help="Count only the positions that the dump's loss mask marks (answers, not prompts).",
 )  # fmt: skip
 @click.option("--corpus", help="Name of the text; default the name of DUMP.")
 @click.option(
@@ -142,7 +142,8 @@ def _show(record: Any, found: Any, *, quiet: bool) -> None:
         )
         for finding in found.findings:
             click.echo(f"{finding.severity:<8} {finding.code}  {clean(finding.sentence)}")
+    counted = "" if record.counted is None else f", {record.counted:,} of them counted"
     click.echo(
-        f"{clean(record.path)}: {record.positions:,} positions in {record.sequences:,} sequences "
-        f"of {clean(info.corpus)}, states of {clean(info.model)}"
+        f"{clean(record.path)}: {record.positions:,} positions{counted} in {record.sequences:,} "
+        f"sequences of {clean(info.corpus)}, states of {clean(info.model)}"
     )

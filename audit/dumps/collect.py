@@ -43,7 +43,7 @@ class Collected:
     following: Tensor
     """int64 [N]: the text's next token, also beyond where the last text was cut; -1 at its end."""
     marked: Tensor | None
-    """bool [N]: the loss mask marks the next token (the last row's own, where there is none)."""
+    """bool [N]: the loss mask marks the token of this row, as the tools' trainings weigh rows."""
     claimed: Stage | None
     files: int
     findings: list[Finding]
@@ -157,7 +157,7 @@ class _Texts:
         self._token.append(sequence.token[:left].clone())
         self._following.append(torch.cat([sequence.token[1:], torch.tensor([-1])])[:left])
         if sequence.mask is not None:
-            self._marked.append(torch.cat([sequence.mask[1:], sequence.mask[-1:]])[:left])
+            self._marked.append(sequence.mask[:left].clone())
         self.rows += len(self._token[-1])
 
     def whole(self, files: int, findings: list[Finding]) -> Collected:

@@ -208,7 +208,7 @@ def _trace(
     )
     states = {f"layer_{layer}": found.further[i] for i, layer in kept}
     columns = (found.token, oracle.token, found.sequence, found.position)
-    return Trace(info, found.hidden, *columns, states)
+    return Trace(info, found.hidden, *columns, states, counted=oracle.counted)
 
 
 def _warning(code: str, sentence: str) -> Finding:

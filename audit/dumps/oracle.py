@@ -45,7 +45,9 @@ class Oracle:
     """The oracle as the trace keeps it."""
 
     token: Tensor
-    """int64 [N], -1 where there is none or where the position does not count."""
+    """int64 [N], -1 where there is none."""
+    counted: Tensor | None
+    """bool [N], the rows that count; None for all."""
     kind: OracleKind
     settings: dict[str, Any]
     """Where it is from."""
@@ -69,6 +71,7 @@ def find_oracle(
         named = {f"{shift:+d}" if shift else "0": share for shift, share in shares.items()}
         settings["text_agreement"] = {name: round(share, 4) for name, share in named.items()}
     return Oracle(
+        token,
         _counted(request, reader, found, token),
         "text" if settings["source"] == "text" else "verifier_greedy",
         settings,
@@ -118,18 +121,20 @@ def _greedy(model: Model, states: States, device: str, report: Progress) -> Tens
     return torch.cat(parts)
 
 
-def _counted(request: ImportRequest, reader: Reader, found: Collected, oracle: Tensor) -> Tensor:
-    """The oracle with -1 where a position does not count."""
-    kept = oracle
-    if request.only_loss_mask:
-        if found.marked is None:
-            raise BadUsageError(
-                f"{reader.dump} has no loss mask", hint="leave --only-loss-mask away",
-                where=reader.dump,
-            )  # fmt: skip
-        kept = torch.where(found.marked, oracle, -1)
-    if bool((kept >= 0).any()):
-        return kept
+def _counted(
+    request: ImportRequest, reader: Reader, found: Collected, oracle: Tensor
+) -> Tensor | None:
+    """bool [N], which rows count; None for all that have an oracle."""
+    marked = found.marked if request.only_loss_mask else None
+    if request.only_loss_mask and marked is None:
+        raise BadUsageError(
+            f"{reader.dump} has no loss mask",
+            hint="leave --only-loss-mask away",
+            where=reader.dump,
+        )
+    known = oracle >= 0
+    if bool((known if marked is None else known & marked).any()):
+        return marked
     raise MismatchError(
         f"no position of {reader.dump} counts: none has an oracle"
         + (" that the loss mask marks" if request.only_loss_mask else ""),

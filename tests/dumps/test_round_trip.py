@@ -12,6 +12,7 @@ import torch
 from audit.cli.import_ import _FORMATS
 from audit.dumps import READERS
 from audit.provenance import sha256_files
+from audit.traces import lookahead_rows
 from tests.dumps import writers
 from tests.dumps.conftest import LENGTHS, MODEL
 from tests.dumps.writers import Real
@@ -124,14 +125,15 @@ def test_the_text_is_the_oracle_without_a_model(
 
 
 def test_the_loss_mask_marks_what_counts(place: Path, real: Real, imported: Imported) -> None:
-    """Mask 1 from token 20 on: rows from 19 on predict a marked token."""
+    """Mask 1 from token 20 on: those rows count, the others stay as context."""
     dump = writers.speculators(place / "d", real)
     everything, found = imported(dump, "--model", MODEL)
-    assert bool((everything.oracle >= 0).all()) and "LOSS_MASK" in found
+    assert everything.counted is None and "LOSS_MASK" in found
     trace, found = imported(dump, "--model", MODEL, "--only-loss-mask")
-    counted = torch.cat([torch.arange(len(text)) >= 19 for text in real.tokens])
-    assert torch.equal(trace.oracle >= 0, counted) and "LOSS_MASK" not in found
-    assert torch.equal(trace.oracle[counted], everything.oracle[counted])
+    counted = torch.cat([torch.arange(len(text)) >= 20 for text in real.tokens])
+    assert torch.equal(trace.counted, counted) and "LOSS_MASK" not in found
+    assert torch.equal(trace.oracle, everything.oracle)
+    assert lookahead_rows(trace, 1)[0].tolist() == torch.nonzero(counted).flatten().tolist()
     share = float(counted.double().mean())
     assert trace.info.settings["loss_mask"]["marked_share"] == round(share, 4)
 
