@@ -3,9 +3,9 @@
     python tests/killing.py SEEDS KILLS FOLDER ARG ...
 
 Each of the SEEDS (as 0,1,2) works in a folder of its own inside FOLDER, which stands for `{}` in
-the arguments. A process of its own, because its children are forks of it: everything is imported once, and no
-thread of torch runs yet. Writing a trace is made slow, as it is for a large one, so that kills
-fall into it too. Prints how often it killed, and how many hidden files that left.
+the arguments. A process of its own, because its children are forks of it: everything is imported
+once, and no thread of torch runs yet. Writing a trace is made slow, as it is for a large one, so
+that kills fall into it too. Prints how often it killed, and how many hidden files that left.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _wait_for_work(child: int, folder: Path) -> int | None:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return status
-        time.sleep(0.005)
+        time.sleep(0.02)
     return None
 
 

@@ -239,14 +239,14 @@ def test_killed_and_resumed_it_is_the_same_suite(whole: Path, tmp_path: Path) ->
     killer = Path(__file__).with_name("killing.py")
     args = ["capture", str(MODEL), "-o", "{}", *SUITE, "--layer", "2", "-qq"]
     done = subprocess.run(
-        [sys.executable, str(killer), "0,1,2", "4", str(tmp_path), *args],
+        [sys.executable, str(killer), "0,1", "3", str(tmp_path), *args],
         capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert [one["code"] for one in told] == [0, 0, 0]
+    assert [one["code"] for one in told] == [0, 0]
     assert min(one["kills"] for one in told) >= 2 and sum(one["left"] for one in told) > 0
-    for seed in "012":
+    for seed in "01":
         assert content(tmp_path / seed) == content(whole)
         assert names(tmp_path / seed) == names(whole)
 
