@@ -57,7 +57,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         key=lambda trace: (REGISTERS.index(trace.info.register_), trace.info.corpus),
     )
     _check_corpora(traces)
-    tokens = read_tokens(open_container(request.ref))
+    tokens = _tokens(request)
     findings = other_heads(choice) + _preflight(ref, cands, tokens, report)
     findings += other_tokenizers(traces, tokens)
     measured, controls = _measure(request, ref, cands, traces, tokens, report)
@@ -131,6 +131,12 @@ def _check_corpora(traces: Sequence[Trace]) -> None:
             f"{', '.join(sorted({trace.info.model for trace in traces}))}",
             hint="audit one verifier at a time",
         )
+
+
+def _tokens(request: AuditRequest) -> Tokens:
+    """What is known of the ids: beside the reference, else beside the verifier of a draft."""
+    own, verifier = read_tokens(open_container(request.ref)), request.pair.block.verifier
+    return own if own.pieces is not None or verifier is None else read_tokens(verifier)
 
 
 def _preflight(
