@@ -56,7 +56,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         (read_trace(path) for path in _find_traces(request, choice, report)),
         key=lambda trace: (REGISTERS.index(trace.info.register_), trace.info.corpus),
     )
-    tokens = read_tokens(open_container(request.ref))
+    tokens = _tokens(request)
     findings = other_heads(choice) + check_belonging(ref, traces, force=request.force)
     findings += _preflight(ref, cands, tokens, report)
     findings += other_tokenizers(traces, tokens)
@@ -113,6 +113,12 @@ def _find_traces(request: AuditRequest, choice: HeadChoice, report: Progress) ->
         if model is None:
             raise
         return bundled_traces(model, report, layers=choice.name.states)
+
+
+def _tokens(request: AuditRequest) -> Tokens:
+    """What is known of the ids: beside the reference, else beside the verifier of a draft."""
+    own, verifier = read_tokens(open_container(request.ref)), request.pair.block.verifier
+    return own if own.pieces is not None or verifier is None else read_tokens(verifier)
 
 
 def _preflight(

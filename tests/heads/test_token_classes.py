@@ -270,3 +270,21 @@ def test_a_whole_vocabulary_is_exact_and_proposals_tell_none() -> None:
     bare = Facts(vocabulary_known=False)
     told = pick(estimate_all([table], bare, Resampling()), "vocabulary_ceiling", None)
     assert told.value is None and "proposals do not tell" in (told.reason or "")
+
+
+def test_a_draft_without_a_tokenizer_takes_its_verifiers(tmp_path: Path) -> None:
+    from audit.blocks import BlockOptions
+    from audit.pair import PairOptions
+    from audit.request import AuditRequest
+    from audit.run import _tokens
+
+    (tmp_path / "draft").mkdir()
+    (tmp_path / "target").mkdir()
+    byte_level(tmp_path / "target")
+    with_head(tmp_path / "draft", eos_token_id=3)
+    with_head(tmp_path / "target", eos_token_id=0)
+    options = BlockOptions(verifier=open_container(tmp_path / "target"))
+    bare = AuditRequest(ref=tmp_path / "draft", candidates=())
+    named = AuditRequest(tmp_path / "draft", (), pair=PairOptions(block=options))
+    assert _tokens(bare).pieces is None and _tokens(bare).kinds.stop == {3}
+    assert _tokens(named).pieces is not None and _tokens(named).kinds.stop == {0}
