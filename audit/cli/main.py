@@ -21,6 +21,7 @@ _COMMANDS = {
     "study": "what known cuts of a reference cost, and which rules hold on it",
     "forge": "make a candidate: quantize, prune, low rank, noise or trim",
     "show": "one run of the ledger",
+    "report": "a run as Markdown, HTML, JSON, JUnit XML or a model-card section",
     "corpora": "the bundled corpora",
 }
 

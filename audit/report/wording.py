@@ -5,11 +5,15 @@ Plain text only: whoever shows it escapes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import contextlib
+from decimal import Decimal
 
+from pydantic import ValidationError
+
+from audit.calibration import RuleCheck
 from audit.catalogue import CATALOGUE
-from audit.records import Candidate, Estimate, HeadRecord, TraceRecord
+from audit.prediction import Prediction
+from audit.records import Candidate, Estimate, HeadRecord, LimitResult, TraceRecord
 
 REGISTER_WORDS = {
     "in_distribution": "in distribution",
@@ -22,6 +26,8 @@ OTHER_TITLES = {
     "near_tie_auc": "near-tie AUC",
 }
 _POINTS = ("shift_tax", "shift_loss")
+_HUGE = 1e7
+"""From here on, digits before the point tell less than the order of magnitude."""
 
 
 def clean(text: str) -> str:
@@ -33,8 +39,10 @@ def clean(text: str) -> str:
 
 
 def measure_title(name: str) -> str:
-    """A measure's name for people."""
-    return CATALOGUE[name].title if name in CATALOGUE else OTHER_TITLES[name]
+    """A measure's name for people; of one that only a policy knows, its own name."""
+    if name in CATALOGUE:
+        return CATALOGUE[name].title
+    return OTHER_TITLES.get(name) or clean(name.replace("_", " "))
 
 
 def number(measure: str, value: float | None) -> str:
@@ -42,28 +50,32 @@ def number(measure: str, value: float | None) -> str:
     if value is None:
         return "–"
     if measure in _POINTS:
-        return f"{_fixed(100 * value, 1)} pt"
+        return f"{_fixed(value, 1, 100)} pt"
+    if measure not in CATALOGUE and measure not in OTHER_TITLES and value.is_integer():
+        return f"{value:,.0f}" if abs(value) < _HUGE else _fixed(value, 0)
     unit = CATALOGUE[measure].unit if measure in CATALOGUE else "ratio"
     if unit == "share":
-        return f"{_fixed(100 * value, 2)} %"
+        return f"{_fixed(value, 2, 100)} %"
     if unit == "points":
-        return f"{_fixed(100 * value, 1)} %"
+        return f"{_fixed(value, 1, 100)} %"
     return _fixed(value, 4 if unit == "nats" else 2)
 
 
-def interval(estimate: Estimate) -> str:
+def interval(estimate: Estimate | LimitResult) -> str:
     """The interval, or why there is none."""
     if estimate.low is None or estimate.high is None:
-        return estimate.reason or "no interval"
+        reason = estimate.reason if isinstance(estimate, Estimate) else None
+        return clean(reason or "no interval")
     low, high = number(estimate.measure, estimate.low), number(estimate.measure, estimate.high)
     return f"{low} to {high}"
 
 
-def scope(estimate: Estimate) -> str:
-    """The corpus, or the register it is pooled over."""
+def scope(estimate: Estimate | LimitResult) -> str:
+    """The corpus, or the register it is pooled over; of which tokens, where not of all."""
+    place = REGISTER_WORDS[estimate.register_] if estimate.register_ else "all"
     if estimate.corpus:
-        return clean(estimate.corpus)
-    return REGISTER_WORDS[estimate.register_] if estimate.register_ else "all"
+        place = clean(estimate.corpus)
+    return f"{place}, {clean(estimate.token_class)}" if estimate.token_class else place
 
 
 def count(number: int, noun: str) -> str:
@@ -95,42 +107,60 @@ def trace_line(trace: TraceRecord) -> list[str]:
     return [clean(info.corpus), register, amount, clean(info.model), trace.sha256[:12]]
 
 
-def rule_check(rule: Mapping[str, Any]) -> str:
+def rule_check(rule: RuleCheck) -> str:
     """How a rule fared on the yardsticks, in one sentence."""
-    tried = rule["right"] + rule["wrong"] + rule["undecided"]
-    holds = "holds here" if rule["weight"] else "carries no weight here"
+    tried = rule.right + rule.wrong + rule.undecided
+    holds = "holds here" if rule.weight else "carries no weight here"
     return (
-        f"{rule['name']} ({rule['source']}) {holds}: right on {rule['right']} of {tried} cuts "
-        f"left out in turn, wrong on {rule['wrong']}, silent on {rule['undecided']} "
-        f"(p {rule['p']:.3f})"
+        f"{clean(rule.name)} ({clean(rule.source)}) {holds}: right on {rule.right} of {tried} cuts "
+        f"left out in turn, wrong on {rule.wrong}, silent on {rule.undecided} "
+        f"(p {rule.p:.3f})"
     )
+
+
+def ranking_check(what: str, rho: float | None, p: float | None) -> str:
+    """Whether disagreement ranks the loss or the tax of the yardsticks, in one sentence."""
+    told = "no ranking" if rho is None or p is None else f"Spearman {rho:.2f}, exact p {p:.4g}"
+    return f"D in distribution against the shift {what}: {told}"
 
 
 def predictions(candidate: Candidate) -> list[str]:
     """Predicted loss and tax beside the measured ones, one sentence each; none without a study."""
     out = []
-    for measure, found in (candidate.prediction or {}).items():
+    for measure, found in predictions_of(candidate).items():
         title = measure_title(measure)
-        if found["value"] is None:
-            out.append(f"{title}: no prediction, {found['reason']}")
+        if found.value is None:
+            out.append(f"{title}: no prediction, {clean(found.reason or 'no reason is given')}")
             continue
-        rank = f", {found['rank']}" if found["rank"] else ""
+        rank = f", {clean(found.rank)}" if found.rank else ""
+        level = "" if found.level is None else f" at {100 * found.level:.0f} %"
         seen = [
             e for e in candidate.estimates
-            if e.measure == measure and e.corpus is None and e.value is not None
+            if (e.measure, e.corpus, e.token_class) == (measure, None, None)
+            and e.value is not None
         ]  # fmt: skip
         beside = f"; measured {number(measure, seen[0].value)}" if seen else ""
         out.append(
-            f"{title} predicted from text in distribution: {number(measure, found['value'])} "
-            f"({number(measure, found['low'])} to {number(measure, found['high'])} at "
-            f"{100 * found['level']:.0f} %){rank}{beside}"
+            f"{title} predicted from text in distribution: {number(measure, found.value)} "
+            f"({number(measure, found.low)} to {number(measure, found.high)}{level}){rank}{beside}"
         )
     return out
 
 
-def _fixed(value: float, digits: int) -> str:
-    """With so many decimals, and never as minus nothing."""
-    return f"{round(value, digits) + 0.0:.{digits}f}"
+def predictions_of(candidate: Candidate) -> dict[str, Prediction]:
+    """The candidate's predictions by measure; those that a strange file spoiled are left out."""
+    out = {}
+    for measure, found in (candidate.prediction or {}).items():
+        with contextlib.suppress(ValidationError):
+            out[measure] = Prediction.model_validate(found)
+    return out
+
+
+def _fixed(value: float, digits: int, scale: int = 1) -> str:
+    """With so many decimals, and never as minus nothing or as infinity."""
+    if abs(value) >= _HUGE:
+        return f"{Decimal(value) * scale:.2e}"
+    return f"{round(value * scale, digits) + 0.0:.{digits}f}"
 
 
 def _turns(char: str) -> bool:

@@ -1,0 +1,66 @@
+"""The run that a report is asked for: from the ledger, or from a run document anywhere.
+
+A document outside a ledger is checked as the ledger would check it: its content must give its id,
+and a table of positions beside it must have the hash that the document names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from audit.errors import NotFoundError, UnreadableError
+from audit.ledger import content_id, load_positions, load_run, parse_run, sha256_file_or_none
+from audit.records import Run
+from audit.table import Frame, read_positions
+
+
+def open_run(wanted: str, ledger: Path, *, positions: bool) -> tuple[Run, Frame | None]:
+    """The run, and its table of positions when it is wanted and there.
+
+    Args:
+        wanted: an id, a unique prefix, `latest`, or the path of a run document.
+
+    Raises:
+        AuditError: there is no such run, or what is there was changed.
+    """
+    path = Path(wanted)
+    if path.suffix == ".json" or path.is_file():
+        return _open_file(path, positions=positions)
+    run = load_run(wanted, ledger)
+    return run, load_positions(run, ledger) if positions and run.positions_sha256 else None
+
+
+def _open_file(path: Path, *, positions: bool) -> tuple[Run, Frame | None]:
+    if not path.is_file():
+        raise NotFoundError(
+            "there is no such run document", hint="audit report latest takes one of the ledger",
+            where=path,
+        )  # fmt: skip
+    run = parse_run(path)
+    if run.run and _id_of(run, path) != run.run:
+        raise UnreadableError(
+            "this run was changed after it was written: its content no longer gives its id",
+            hint="a run is immutable; restore it from a copy, or run the audit again",
+            where=path,
+        )
+    table = path.with_name("positions.parquet")
+    if not positions or not run.positions_sha256 or not table.is_file():
+        return run, None
+    if sha256_file_or_none(table) != run.positions_sha256:
+        raise UnreadableError(
+            "this table of positions is not the run's: its hash is another",
+            hint="put the run's own table beside it, or take it away",
+            where=table,
+        )
+    return run, read_positions(table)
+
+
+def _id_of(run: Run, path: Path) -> str:
+    try:
+        return content_id(run)
+    except ValueError as error:
+        raise UnreadableError(
+            "this run holds numbers that JSON does not have",
+            hint="restore the file from a copy, or run the audit again",
+            where=path,
+        ) from error
