@@ -35,6 +35,10 @@ Examples:
     "--tokens", type=click.IntRange(0, 1000), default=20, show_default=True, metavar="N",
     help="List the N costliest flips (HTML and Markdown).",
 )  # fmt: skip
+@click.option(
+    "--tokenizer", type=click.Path(path_type=Path),
+    help="Folder or tokenizer.json that says what the listed tokens are.",
+)  # fmt: skip
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of run documents instead.")
 @shared_options
 def report(
@@ -44,6 +48,7 @@ def report(
     output: Path | None,
     summary: bool,
     tokens: int,
+    tokenizer: Path | None,
     schema: bool,
 ) -> None:
     """Write RUN as Markdown, HTML, JSON, JUnit XML, or a section of a model card.
@@ -66,7 +71,7 @@ def report(
             hint=f"write it to a file: -o FILE --format {chosen}",
         )
     place = _summary_file() if summary else None
-    found, text, markdown = _texts(shared, run, chosen, tokens, place)
+    found, text, markdown = _texts(shared, run, chosen, tokens, tokenizer, place)
     if output is not None:
         _write(shared, output, text, run)
     if place is not None:
@@ -87,19 +92,26 @@ def report(
 
 
 def _texts(
-    shared: Shared, wanted: str, chosen: str, tokens: int, summary: Path | None
+    shared: Shared,
+    wanted: str,
+    chosen: str,
+    tokens: int,
+    tokenizer: Path | None,
+    summary: Path | None,
 ) -> tuple[str, str, str]:
     """The run's id, its report in the chosen format, and its Markdown when a summary wants it."""
     from audit.report.formats import WITH_POSITIONS, render
     from audit.report.source import open_run
+    from audit.report.token_text import token_text
 
     needed = chosen in WITH_POSITIONS or summary is not None
     run, positions = open_run(wanted, shared.ledger, positions=needed)
-    text = render(run, chosen, positions=positions, limit=tokens)
-    markdown = ""
-    if summary is not None:
-        markdown = render(run, "markdown", positions=positions, limit=tokens)
-    return run.run, text, markdown
+    words = token_text(tokenizer) if tokenizer else None
+
+    def write(format_: str) -> str:
+        return render(run, format_, positions=positions, limit=tokens, text=words)
+
+    return run.run, write(chosen), write("markdown") if summary is not None else ""
 
 
 def _schema(shared: Shared, run: str | None, output: Path | None) -> None:

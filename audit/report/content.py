@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from audit.records import Candidate, Control, Finding, Outcome, Review, Run, VerdictKind
+from audit.records import Candidate, Control, Finding, GateResult, Outcome, Review, Run, VerdictKind
 from audit.report import decided, tables, wording
 from audit.report.calibrated import Summary, summary_of
 from audit.report.decided import LimitLine
 from audit.report.flips import flips_table
 from audit.report.tables import Table
+from audit.report.token_text import TokenText
 from audit.report.wording import clean
 from audit.table import Frame
 
@@ -59,6 +60,7 @@ class Judged:
     outcome: Outcome | None
     """The gate's outcome; None when no policy was held against it."""
     outcome_sentence: str
+    """The outcome's word, a colon, and which limits decided it."""
     tiles: tuple[Tile, ...]
     limits: tuple[LimitLine, ...]
     evidence: Table
@@ -97,12 +99,18 @@ class Report:
 
 
 def report_of(
-    run: Run, *, flips: Frame | None = None, limit: int = 20, reviews: Sequence[Review] = ()
+    run: Run,
+    *,
+    flips: Frame | None = None,
+    limit: int = 20,
+    text: TokenText | None = None,
+    reviews: Sequence[Review] = (),
 ) -> Report:
     """Everything that is said of a run.
 
     Args:
         flips: the table of positions, to list the `limit` costliest flips; None leaves them out.
+        text: what a token id says, where a tokenizer is at hand.
         reviews: decisions on this run, the oldest first.
     """
     calibration = summary_of(run)
@@ -124,7 +132,7 @@ def report_of(
         controls_summary=f"{sum(c.passed for c in run.controls)} of {len(run.controls)} passed",
         calibration=calibration,
         rules=_rules(calibration),
-        flips=None if flips is None else flips_table(flips, limit),
+        flips=None if flips is None else flips_table(flips, limit, text),
         reviews=decided.review_table(run, reviews) if reviews else None,
         provenance=_provenance(run),
     )
@@ -157,7 +165,7 @@ def _judged(run: Run, candidate: Candidate) -> Judged:
         kind=candidate.verdict.kind,
         verdict=clean(candidate.verdict.sentence),
         outcome=gate.outcome if gate else None,
-        outcome_sentence=clean(gate.sentence) if gate else NOT_JUDGED,
+        outcome_sentence=_outcome_sentence(gate) if gate else NOT_JUDGED,
         tiles=_tiles(run, candidate),
         limits=decided.limit_lines(candidate),
         evidence=tables.evidence_table(candidate),
@@ -166,6 +174,11 @@ def _judged(run: Run, candidate: Candidate) -> Judged:
         worst=tables.worst_table(candidate),
         predictions=tuple(wording.predictions(candidate)),
     )
+
+
+def _outcome_sentence(gate: GateResult) -> str:
+    word = f"{gate.outcome}: "
+    return word + clean(gate.sentence).removeprefix(word)
 
 
 def _tiles(run: Run, candidate: Candidate) -> tuple[Tile, ...]:

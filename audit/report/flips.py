@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from audit.report.tables import Table
+from audit.report.token_text import TokenText
 from audit.report.wording import clean
 from audit.table import Frame
 
@@ -12,8 +13,8 @@ HEADER = (
     "candidate", "corpus", "sequence", "position", "token", "oracle", "ref", "cand", "ref margin",
 )  # fmt: skip
 _COLUMNS = ["candidate", "corpus", "sequence", "position", "token", "oracle", "ref", "cand"]
-NEEDED = [*_COLUMNS, "ref_margin", "disagree", "ref_accepts"]
-"""Columns of the position table that are read."""
+_IDS = (4, 5, 6, 7)
+"""Places of the token ids."""
 
 
 def costliest_flips(frame: Frame, limit: int) -> tuple[tuple[str, ...], list[list[str]]]:
@@ -29,7 +30,13 @@ def costliest_flips(frame: Frame, limit: int) -> tuple[tuple[str, ...], list[lis
     return HEADER, lines
 
 
-def flips_table(frame: Frame, limit: int) -> Table:
-    """The same as a table of a report."""
+def flips_table(frame: Frame, limit: int, text: TokenText | None = None) -> Table:
+    """The same as a table of a report, with the tokens' text beside their ids where it is known."""
     header, lines = costliest_flips(frame, limit)
-    return Table(header, tuple(map(tuple, lines)), numbers=(2, 3, 4, 5, 6, 7, 8))
+    if text is None:
+        return Table(header, tuple(map(tuple, lines)), numbers=(2, 3, *_IDS, 8))
+    told = [
+        tuple(text(int(cell)) if place in _IDS else cell for place, cell in enumerate(line))
+        for line in lines
+    ]
+    return Table(header, tuple(told), numbers=(2, 3, 8))

@@ -17,6 +17,7 @@ from audit.report.card import render_card
 from audit.report.content import Report, report_of
 from audit.report.junit import render_junit
 from audit.report.markdown import render_markdown
+from audit.report.token_text import TokenText
 from audit.table import Frame
 
 SUFFIXES = {
@@ -34,6 +35,7 @@ def render(
     *,
     positions: Frame | None = None,
     limit: int = 20,
+    text: TokenText | None = None,
     reviews: Sequence[Review] = (),
 ) -> str:
     """The run in one of FORMATS.
@@ -41,11 +43,12 @@ def render(
     Args:
         positions: the table of positions, for flips and distributions.
         limit: how many of the costliest flips are listed.
+        text: what a token id says, where a tokenizer is at hand.
         reviews: decisions on this run, the oldest first.
     """
     if format_ == "json":
         return run_json(run) + "\n"
-    report = report_of(run, flips=positions, limit=limit, reviews=reviews)
+    report = report_of(run, flips=positions, limit=limit, text=text, reviews=reviews)
     if format_ == "html":
         from audit.report.html import render_html
 

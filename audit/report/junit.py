@@ -72,9 +72,9 @@ def _limits(candidate: Judged, report: Report) -> Element:
 
 def _limit(line: LimitLine, place: str) -> Element:
     name = f"{line.limit} [{line.scope}]"
-    told = f"{line.sentence} (why: {line.reason})"
+    told = f"{line.sentence} ({line.why})"
     if line.outcome == "waived":
-        return _skipped(name, place, f"waived, {line.note}: {told}")
+        return _skipped(name, place, f"waived: {told}")
     case = Element("testcase", name=name, classname=place)
     if line.outcome != "pass":
         kind = "failure" if line.outcome == "fail" else "error"

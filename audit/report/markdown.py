@@ -62,7 +62,7 @@ def _candidate(candidate: Judged) -> str:
     """Outcome, limits, worst corpora, verdict and evidence of one candidate."""
     lines = [f"#### {markdown(candidate.name)}", ""]
     if candidate.outcome:
-        lines += [_worded(f"{candidate.outcome}: {candidate.outcome_sentence}"), ""]
+        lines += [_worded(candidate.outcome_sentence), ""]
     if candidate.limits:
         rows = [line.cells for line in candidate.limits]
         lines += [markdown_table(LIMIT_HEADER, rows, LIMIT_NUMBERS), ""]
@@ -89,7 +89,7 @@ def _details(candidate: Judged) -> str:
         parts.append(_table(candidate.classes))
     parts += [
         f"* **{markdown(line.limit)}** ({line.outcome}): {markdown(line.sentence)} "
-        f"*Why*: {markdown(line.reason)}"
+        f"({markdown(line.why)})"
         for line in candidate.limits
     ]
     return _fold(f"{candidate.name}: all estimates", "\n\n".join(parts))

@@ -64,7 +64,7 @@ def estimate_table(candidate: Candidate) -> Table:
 
     def shown(estimate: Estimate) -> bool:
         alone = estimate.corpus is None and len(corpora.get(estimate.register_, ())) == 1
-        full = estimate.measure == "vocabulary_ceiling" and estimate.value == 1.0
+        full = estimate.measure == "vocabulary_ceiling" and estimate.value in (1.0, None)
         return not alone and not full
 
     kept = sorted(filter(shown, found), key=lambda e: SHOWN.index(e.measure))

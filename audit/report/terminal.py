@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -17,7 +18,6 @@ from rich.text import Text
 from audit.records import Inspection, Run
 from audit.report import wording
 from audit.report.content import Judged, Line, Report, findings_told, report_of
-from audit.report.decided import LIMIT_HEADER, LIMIT_NUMBERS
 from audit.report.tables import Table
 
 _VERDICT_STYLE = {
@@ -27,7 +27,6 @@ _VERDICT_STYLE = {
     "function": "bold red",
     "undecided": "bold magenta",
 }
-_OUTCOME_STYLE = {"pass": "bold green", "fail": "bold red", "undecided": "bold magenta"}
 _NARROW = 80
 """On less columns than this, tables leave out what the others say too."""
 
@@ -56,15 +55,15 @@ def show_run(run: Run, console: Console, *, quiet: bool = False) -> None:
         _show_controls(report, console)
         _show_calibration(report, console)
         for candidate in report.candidates:
-            _show_tables(candidate, console)
+            found = candidate.estimates
+            named = replace(found, header=(candidate.name, *found.header[1:]))
+            _show_table(named, console, narrow=4)
         if report.ranking:
             _show_table(report.ranking, console, narrow=4)
     for candidate in report.candidates:
         console.print(_verdict(candidate), soft_wrap=True)
         for sentence in candidate.predictions:
             console.print(Text(f"  {sentence}"), soft_wrap=True)
-        if candidate.outcome:
-            console.print(_outcome(candidate), soft_wrap=True)
 
 
 def show_inspection(found: Inspection, console: Console, *, quiet: bool = False) -> None:
@@ -164,16 +163,6 @@ def _show_calibration(report: Report, console: Console) -> None:
     console.print()
 
 
-def _show_tables(candidate: Judged, console: Console) -> None:
-    """Estimates and, where a policy was held against it, the limits."""
-    estimates = candidate.estimates
-    named = Table((candidate.name, *estimates.header[1:]), estimates.rows, estimates.numbers)
-    _show_table(named, console, narrow=4)
-    if candidate.limits:
-        limits = tuple(line.cells for line in candidate.limits)
-        _show_table(Table(LIMIT_HEADER, limits, LIMIT_NUMBERS), console)
-
-
 def _show_table(table: Table, console: Console, narrow: int | None = None) -> None:
     """A table, of which a narrow terminal shows the first `narrow` columns, and an empty line."""
     kept = narrow if console.width < _NARROW else None
@@ -198,10 +187,3 @@ def _verdict(candidate: Judged) -> Text:
     word, colon, rest = candidate.verdict.partition(":")
     text.append(word, style=_VERDICT_STYLE[candidate.kind])
     return text.append(colon + rest)
-
-
-def _outcome(candidate: Judged) -> Text:
-    assert candidate.outcome
-    text = Text("  gate: ")
-    text.append(candidate.outcome, style=_OUTCOME_STYLE[candidate.outcome])
-    return text.append(f": {candidate.outcome_sentence}")

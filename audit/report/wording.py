@@ -78,6 +78,22 @@ def scope(estimate: Estimate | LimitResult) -> str:
     return f"{place}, {clean(estimate.token_class)}" if estimate.token_class else place
 
 
+def limit_cells(result: LimitResult) -> list[str]:
+    """One limit of a gate in columns: name, measure, place, estimate, interval, bound, outcome."""
+    known = result.low is not None and result.high is not None
+    outcome = f"{result.outcome}, waived" if result.waiver else result.outcome
+    outcome += ", predicted" if result.predicted else ""
+    return [
+        clean(result.limit),
+        measure_title(result.measure),
+        scope(result),
+        number(result.measure, result.value),
+        interval(result) if known else "–",
+        clean(result.bound),
+        outcome,
+    ]
+
+
 def count(number: int, noun: str) -> str:
     """1 warning, 2 warnings."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
