@@ -68,7 +68,6 @@ def _index(candidate: Judged, run: Run) -> str:
             f"      name: {yaml_text(wording.clean(trace.info.corpus))}",
             f"      type: {yaml_text(trace.info.register_)}",
             f"      revision: {yaml_text(_hash(trace.sha256))}",
-            "    metrics:",
             *_metrics(candidate, trace.info.corpus),
         ]
     return "\n".join(lines) + "\n"
@@ -77,7 +76,7 @@ def _index(candidate: Judged, run: Run) -> str:
 def _metrics(candidate: Judged, corpus: str) -> list[str]:
     found = [at_corpus(candidate.record.estimates, name, corpus) for name in _MEASURES]
     lines = [line for e in found if e and e.value is not None for line in _metric(e)]
-    return lines or ["    []"]
+    return ["    metrics:", *lines] if lines else ["    metrics: []"]
 
 
 def _metric(estimate: Estimate) -> list[str]:

@@ -7,6 +7,7 @@ out charts (`report.charts`), which need libraries of their own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,6 +55,8 @@ class Judged:
 
     record: Candidate
     name: str
+    digest: str
+    """The first digits of the head's hash."""
     kind: VerdictKind
     verdict: str
     """The verdict's sentence."""
@@ -114,7 +117,7 @@ def report_of(
         reviews: decisions on this run, the oldest first.
     """
     calibration = summary_of(run)
-    outcomes = [c.gate.outcome for c in run.candidates if c.gate]
+    outcomes = [c.gate.outcome if c.gate else None for c in run.candidates]
     findings, summary = findings_told(run.preflight)
     return Report(
         run=run,
@@ -138,23 +141,27 @@ def report_of(
     )
 
 
-def _headline(run: Run, outcomes: Sequence[Outcome]) -> str:
+def _headline(run: Run, outcomes: Sequence[Outcome | None]) -> str:
     """The gate's answer for the whole run in a few words."""
-    if not outcomes:
+    worst = worst_outcome(outcomes)
+    if worst is None:
         return NOT_JUDGED
-    missing = len(run.candidates) - len(outcomes)
+    missing = outcomes.count(None)
     parts = [
         f"{n} of {wording.count(len(run.candidates), 'candidate')} {_OUTCOME_WORDS[word][n > 1]}"
         for word in _ORDER
         if (n := outcomes.count(word))
     ]
     told = ", ".join(parts + [f"{missing} not judged"] * bool(missing))
-    return f"{worst_outcome(outcomes)}: {told}"
+    return f"{worst}: {told}"
 
 
-def worst_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
-    """What several candidates come to: the worst; None for none."""
-    return next((word for word in _ORDER if word in outcomes), None)
+def worst_outcome(outcomes: Sequence[Outcome | None]) -> Outcome | None:
+    """What several candidates come to: the worst. None when nobody judged; where only some were
+    judged, the others have failed."""
+    if not any(outcomes):
+        return None
+    return "fail" if None in outcomes else next(word for word in _ORDER if word in outcomes)
 
 
 def _judged(run: Run, candidate: Candidate) -> Judged:
@@ -162,6 +169,7 @@ def _judged(run: Run, candidate: Candidate) -> Judged:
     return Judged(
         record=candidate,
         name=clean(candidate.head.name),
+        digest=clean(candidate.head.sha256[:12]),
         kind=candidate.verdict.kind,
         verdict=clean(candidate.verdict.sentence),
         outcome=gate.outcome if gate else None,
@@ -226,6 +234,7 @@ def _rules(calibration: Summary | None) -> tuple[str, ...]:
 def _provenance(run: Run) -> tuple[tuple[str, str], ...]:
     """What someone needs to make the numbers again or to prove that they are these."""
     how = run.provenance
+    settings = how.model_dump(mode="json")["settings"]
     pairs = [
         ("run", run.run or "not recorded"),
         ("positions", run.positions_sha256 or "not recorded"),
@@ -233,7 +242,7 @@ def _provenance(run: Run) -> tuple[tuple[str, str], ...]:
         ("platform", f"{how.platform}, {how.device}"),
         ("versions", ", ".join(f"{name} {number}" for name, number in how.versions.items())),
         ("measures", f"version {how.measures_version}"),
-        ("settings", ", ".join(f"{name} {value}" for name, value in how.settings.items())),
+        ("settings", ", ".join(f"{name} {json.dumps(value)}" for name, value in settings.items())),
         ("reference", f"{run.reference.sha256} {run.reference.path}"),
     ]
     pairs += [("candidate", f"{c.head.sha256} {c.head.path}") for c in run.candidates]

@@ -24,7 +24,7 @@ def markdown(text: str) -> str:
 
     Not for the start of a line, where a digit or a dash would begin a list.
     """
-    safe = _PUNCTUATION.sub(r"\\\1", _entities(text))
+    safe = _entities(_PUNCTUATION.sub(r"\\\1", text))
     safe = _LINK.sub(lambda found: found[0] + _NO_JOIN, safe)
     return _SHORTCODE.sub(f":{_NO_JOIN}", safe)
 
@@ -59,7 +59,8 @@ def _row(cells: Sequence[str]) -> str:
 
 def yaml_text(text: str) -> str:
     """A quoted scalar that YAML 1.1, YAML 1.2 and JSON read alike."""
-    return json.dumps(text)
+    # Escaped as surrogate pairs, which JSON joins again, characters beyond U+FFFF break in YAML.
+    return json.dumps(text, ensure_ascii=False)
 
 
 def yaml_number(value: float | None) -> str:

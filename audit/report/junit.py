@@ -59,7 +59,7 @@ def _content(element: Element) -> tuple[str, dict[str, str], str]:
 def _limits(candidate: Judged, report: Report) -> Element:
     """The suite of one candidate; its verdict and predictions as the output."""
     # Consumers take class and name for a test's identity, so the head's hash keeps heads apart.
-    place = f"{_CLASS}.{candidate.name}.{candidate.record.head.sha256[:12]}"
+    place = f"{_CLASS}.{candidate.name}.{candidate.digest}"
     if candidate.outcome is None:
         cases = [_skipped("policy", place, NOT_JUDGED)]
     else:

@@ -22,7 +22,8 @@ _LEFT_OUT = "\n*{n} further sections are left out for length; the HTML report ha
 def render_markdown(report: Report) -> str:
     """The report as Markdown, at most MAX_CHARACTERS long, with a line feed at its end."""
     parts = [_top(report)]
-    parts += [_candidate(candidate) for candidate in report.candidates]
+    judged = report.outcome is not None
+    parts += [_candidate(candidate, judged) for candidate in report.candidates]
     if report.ranking:
         parts.append(_table(report.ranking))
     parts.append(_compared(report))
@@ -58,10 +59,10 @@ def _worded(sentence: str) -> str:
     return f"**{markdown(word)}**{colon}{markdown(rest)}"
 
 
-def _candidate(candidate: Judged) -> str:
+def _candidate(candidate: Judged, judged: bool) -> str:
     """Outcome, limits, worst corpora, verdict and evidence of one candidate."""
     lines = [f"#### {markdown(candidate.name)}", ""]
-    if candidate.outcome:
+    if judged:
         lines += [_worded(candidate.outcome_sentence), ""]
     if candidate.limits:
         rows = [line.cells for line in candidate.limits]

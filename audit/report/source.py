@@ -37,7 +37,7 @@ def _open_file(path: Path, *, positions: bool) -> tuple[Run, Frame | None]:
             where=path,
         )  # fmt: skip
     run = parse_run(path)
-    if run.run and _id_of(run, path) != run.run:
+    if run.run and content_id(run) != run.run:
         raise UnreadableError(
             "this run was changed after it was written: its content no longer gives its id",
             hint="a run is immutable; restore it from a copy, or run the audit again",
@@ -53,14 +53,3 @@ def _open_file(path: Path, *, positions: bool) -> tuple[Run, Frame | None]:
             where=table,
         )
     return run, read_positions(table)
-
-
-def _id_of(run: Run, path: Path) -> str:
-    try:
-        return content_id(run)
-    except ValueError as error:
-        raise UnreadableError(
-            "this run holds numbers that JSON does not have",
-            hint="restore the file from a copy, or run the audit again",
-            where=path,
-        ) from error

@@ -79,7 +79,7 @@ def class_table(candidate: Candidate) -> Table:
 
 def _estimates(estimates: Sequence[Estimate], candidate: Candidate) -> Table:
     level = candidate.estimates[0].level if candidate.estimates else 0.95
-    header = ("measure", "on", "estimate", f"{100 * level:g} % interval", "macro")
+    header = ("measure", "on", "estimate", wording.interval_title(level), "macro")
     rows = tuple(
         (
             wording.measure_title(e.measure),

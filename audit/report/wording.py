@@ -70,6 +70,11 @@ def interval(estimate: Estimate | LimitResult) -> str:
     return f"{low} to {high}"
 
 
+def interval_title(level: float) -> str:
+    """What stands over a column of intervals."""
+    return f"{100 * level:g} % interval" if 0 <= level <= 1 else "interval"
+
+
 def scope(estimate: Estimate | LimitResult) -> str:
     """The corpus, or the register it is pooled over; of which tokens, where not of all."""
     place = REGISTER_WORDS[estimate.register_] if estimate.register_ else "all"
@@ -106,13 +111,14 @@ def size(bytes_: int | None) -> str:
 
 def head_line(head: HeadRecord) -> list[str]:
     """Identity of a head in columns: name, encoding, shape, bits, size, hash."""
+    name, encoding, digest = clean(head.name), clean(head.encoding), clean(head.sha256[:12])
     if head.rows is None or head.columns is None:
-        return [clean(head.name), head.encoding, "–", "–", "–", head.sha256[:12]]
+        return [name, encoding, "–", "–", "–", digest]
     shape = f"{head.rows:,} × {head.columns:,}"
     if head.rows != head.vocabulary:
         shape += f" of {head.vocabulary:,} ids"
-    bits = "–" if head.bits_per_weight is None else f"{head.bits_per_weight:.2f} bits"
-    return [clean(head.name), head.encoding, shape, bits, size(head.stored_bytes), head.sha256[:12]]
+    bits = "–" if head.bits_per_weight is None else f"{_fixed(head.bits_per_weight, 2)} bits"
+    return [name, encoding, shape, bits, size(head.stored_bytes), digest]
 
 
 def trace_line(trace: TraceRecord) -> list[str]:
@@ -120,7 +126,7 @@ def trace_line(trace: TraceRecord) -> list[str]:
     info = trace.info
     amount = f"{trace.positions:,} positions in {trace.sequences:,} sequences"
     register = REGISTER_WORDS[info.register_]
-    return [clean(info.corpus), register, amount, clean(info.model), trace.sha256[:12]]
+    return [clean(info.corpus), register, amount, clean(info.model), clean(trace.sha256[:12])]
 
 
 def rule_check(rule: RuleCheck) -> str:
@@ -149,7 +155,7 @@ def predictions(candidate: Candidate) -> list[str]:
             out.append(f"{title}: no prediction, {clean(found.reason or 'no reason is given')}")
             continue
         rank = f", {clean(found.rank)}" if found.rank else ""
-        level = "" if found.level is None else f" at {100 * found.level:.0f} %"
+        level = "" if found.level is None else f" at {_fixed(found.level, 0, 100)} %"
         seen = [
             e for e in candidate.estimates
             if (e.measure, e.corpus, e.token_class) == (measure, None, None)

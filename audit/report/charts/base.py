@@ -92,9 +92,14 @@ def drawing(
 def finite_rows(rows: Sequence[Row], needed: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
     """The rows whose `needed` columns are numbers that can be drawn, as a frame.
 
-    None, NaN, infinity and the implausibly large never reach a chart.
+    NaN, infinity and the implausibly large count as missing in every column.
     """
-    kept = [row for row in rows if all(drawable(row.get(column)) for column in needed)]
+    known = [
+        {key: None if isinstance(value, float) and not drawable(value) else value
+         for key, value in row.items()}
+        for row in rows
+    ]  # fmt: skip
+    kept = [row for row in known if all(drawable(row.get(column)) for column in needed)]
     frame = pd.DataFrame(kept, columns=list(columns))
     return frame.astype(dict.fromkeys(needed, "float64"))
 
@@ -105,10 +110,13 @@ def drawable(value: Any) -> bool:
 
 
 def base(frame: pd.DataFrame) -> alt.Chart:
-    """A chart over a frame, which must stay small: aggregate before drawing."""
+    """A chart over a frame, which must stay small: aggregate before drawing.
+
+    Columns with holes are left out: what a layer draws is there in every row.
+    """
     if len(frame) > MAX_MARKS:
         raise ValueError(f"{len(frame)} marks; aggregate to at most {MAX_MARKS} before drawing")
-    return alt.Chart(frame)
+    return alt.Chart(frame.dropna(axis="columns"))
 
 
 def padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]:
