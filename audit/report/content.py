@@ -27,7 +27,7 @@ _OUTCOME_WORDS: dict[Outcome, tuple[str, str]] = {
     "undecided": ("is undecided", "are undecided"),
     "pass": ("passes", "pass"),
 }
-NOT_JUDGED = "measured, not judged: no policy was held against this run"
+NOT_JUDGED = "measured, not judged: no policy was held against it"
 
 
 @dataclass(frozen=True, slots=True)

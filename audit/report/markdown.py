@@ -22,10 +22,10 @@ _LEFT_OUT = "\n*{n} further sections are left out for length; the HTML report ha
 def render_markdown(report: Report) -> str:
     """The report as Markdown, at most MAX_CHARACTERS long, with a line feed at its end."""
     parts = [_top(report)]
-    judged = report.outcome is not None
-    parts += [_candidate(candidate, judged) for candidate in report.candidates]
     if report.ranking:
         parts.append(_table(report.ranking))
+    judged = report.outcome is not None
+    parts += [_candidate(candidate, judged) for candidate in report.candidates]
     parts.append(_compared(report))
     parts += [_details(candidate) for candidate in report.candidates]
     if report.flips:

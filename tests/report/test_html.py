@@ -152,7 +152,8 @@ def test_no_horizontal_scroll_in_a_browser(golden: Golden, tmp_path: Path, width
     path.write_text(text.replace("</body>", f"<script>{measure}</script></body>"))
     command = [
         "chromium", "--headless", "--no-sandbox", "--disable-gpu",
-        "--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom",
+        "--disable-background-networking", f"--user-data-dir={tmp_path}", "--dump-dom",
+        f"--window-size={width},900",
         f"file://{path}",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)

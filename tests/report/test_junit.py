@@ -98,7 +98,7 @@ def test_every_outcome_has_its_own_word() -> None:
 
 def test_a_run_without_a_policy_says_so_and_is_not_green() -> None:
     assert cases(run()) == {"policy": "skipped", "1. self on all": "pass"}
-    assert "no policy was held against this run" in render(run())
+    assert "no policy was held against it" in render(run())
 
 
 def test_a_failed_control_is_an_error() -> None:
