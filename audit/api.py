@@ -102,4 +102,6 @@ def exit_code(judged: Run) -> int:
 
 
 def _ledger(given: Ledger | StrPath | None) -> Ledger:
-    return given if isinstance(given, Ledger) else open_ledger(None if given is None else str(given))
+    return (
+        given if isinstance(given, Ledger) else open_ledger(None if given is None else str(given))
+    )

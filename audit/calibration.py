@@ -95,6 +95,7 @@ class Calibration(Record):
             {
                 "cut": yardstick.cut,
                 "family": yardstick.family,
+                "calibrated": yardstick.calibrated,
                 "registers": {
                     register: {name: yardstick.value(name, register) for name in figures}
                     for register in ("in_distribution", "same_register", "domain_shift")

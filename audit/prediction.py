@@ -7,6 +7,7 @@ there is no prediction. Imports no torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -81,41 +82,69 @@ def predict(
     Args:
         disagreement: the candidate's, in distribution.
         families: which yardsticks to fit: noise-like and structured cuts are kept apart.
-
-    The interval is the fit plus and minus the largest residual of the inner yardsticks, each
-    predicted from the others.
     """
-    points = sorted(
+    points = [
         (x, y)
         for yardstick in calibration.yardsticks
         if yardstick.family in families
         and (x := yardstick.value("disagreement", "in_distribution")) is not None
         and (y := yardstick.value(measure, "domain_shift")) is not None
-    )
-    n = len(points)
-    if n < _MIN_FIT:
-        return Prediction(
-            measure=measure, value=None, reason=f"{n} yardsticks of its kind, {_MIN_FIT} are needed"
-        )
-    xs, ys = np.array(points, dtype=np.float64).T
-    if not xs[0] <= disagreement <= xs[-1]:
-        reason = f"its disagreement is outside the yardsticks' ({xs[0]:.3f} to {xs[-1]:.3f})"
-        return Prediction(measure=measure, value=None, reason=reason)
-    # The outermost yardsticks lie outside the range of the others, where nothing is predicted.
-    residuals = [
-        abs(ys[i] - _fit_at(np.delete(xs, i), np.delete(ys, i), float(xs[i])))
-        for i in range(1, n - 1)
     ]
-    value, slack = _fit_at(xs, ys, disagreement), float(max(residuals))
-    below = int((xs < disagreement).sum())
+    fit = monotone_fit(points)
+    if fit is None:
+        reason = f"{len(points)} yardsticks of its kind, {_MIN_FIT} are needed"
+        return Prediction(measure=measure, value=None, reason=reason)
+    value = fit.at(disagreement)
+    if value is None:
+        reason = f"its disagreement is outside the yardsticks' ({fit.x[0]:.3f} to {fit.x[-1]:.3f})"
+        return Prediction(measure=measure, value=None, reason=reason)
+    below = int((fit.x < disagreement).sum())
     return Prediction(
         measure=measure,
         value=value,
-        low=value - slack,
-        high=value + slack,
-        level=len(residuals) / (len(residuals) + 1),
-        rank=f"{below + 1} of {n + 1} by disagreement",
+        low=value - fit.slack,
+        high=value + fit.slack,
+        level=fit.level,
+        rank=f"{below + 1} of {len(points) + 1} by disagreement",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A monotone least-squares fit and how far it misses what it was not given."""
+
+    x: Floats
+    """Disagreement of the yardsticks, ascending, [n]."""
+    y: Floats
+    """The fitted loss there, [n]."""
+    slack: float
+    """Largest residual of the inner yardsticks, each predicted from the others."""
+
+    @property
+    def level(self) -> float:
+        """Chance that fit ± slack holds one more cut of the kind."""
+        inner = len(self.x) - 2
+        return inner / (inner + 1)
+
+    def at(self, x: float) -> float | None:
+        """The fit at one place, by linear interpolation; None outside the yardsticks."""
+        return float(np.interp(x, self.x, self.y)) if self.x[0] <= x <= self.x[-1] else None
+
+
+def monotone_fit(points: Sequence[tuple[float, float]]) -> Fit | None:
+    """A loss that never falls with disagreement, through (disagreement, loss) of yardsticks.
+
+    None with fewer than four of them: the outermost two lie outside the range of the others,
+    where nothing is predicted, so they can not be left out.
+    """
+    if len(points) < _MIN_FIT:
+        return None
+    xs, ys = np.array(sorted(points), dtype=np.float64).T
+    residuals = [
+        abs(ys[i] - _fit_at(np.delete(xs, i), np.delete(ys, i), float(xs[i])))
+        for i in range(1, len(xs) - 1)
+    ]
+    return Fit(xs, isotonic_regression(ys).x, float(max(residuals)))
 
 
 def _fit_at(x: Floats, y: Floats, at: float) -> float:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import settings
 
 # A busy machine is not a defect: no example fails for its time.
@@ -27,6 +29,25 @@ def gemma_gguf() -> Path:
     default = Path(__file__).resolve().parents[1] / ".gemma"
     folder = Path(os.environ.get("AUDIT_GEMMA_DIR") or default)
     return Path(assemble(folder / MODEL_NAME))
+
+
+SAMPLE = Path(__file__).resolve().parents[1] / "audit" / "sample"
+
+
+@pytest.fixture(scope="session")
+def sample_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger with the calibration of the sample's MTP head, made by `audit study`."""
+    from audit.calibration import Calibration
+    from audit.cli.main import group
+
+    folder = tmp_path_factory.mktemp("ledger")
+    args = ["study", str(SAMPLE / "model"), "--head", "mtp", "--traces", str(SAMPLE / "traces"),
+            "--resamples", "500", "--ledger", str(folder), "--report", str(folder / "study.html"),
+            "--json"]  # fmt: skip
+    done = CliRunner().invoke(group, args)
+    assert done.exit_code == 0, done.output
+    Calibration.model_validate(json.loads(done.stdout))
+    return folder
 
 
 @pytest.fixture(scope="session")

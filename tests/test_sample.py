@@ -52,20 +52,8 @@ def test_the_head_is_named_or_chosen() -> None:
     assert open_container(SAMPLE / "model").config is not None
 
 
-@pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with the calibration of the sample's MTP head."""
-    folder = tmp_path_factory.mktemp("ledger")
-    args = ["study", str(SAMPLE / "model"), "--head", "mtp", "--traces", str(SAMPLE / "traces"),
-            "--resamples", "500", "--ledger", str(folder), "--json"]  # fmt: skip
-    done = CliRunner().invoke(group, args)
-    assert done.exit_code == 0, done.output
-    Calibration.model_validate(json.loads(done.stdout))
-    return folder
-
-
-def test_the_study_tells_what_holds_on_this_head(ledger: Path) -> None:
-    (path,) = (ledger / "calibrations").glob("*.json")
+def test_the_study_tells_what_holds_on_this_head(sample_ledger: Path) -> None:
+    (path,) = (sample_ledger / "calibrations").glob("*.json")
     found = Calibration.model_validate_json(path.read_text())
     families = [y.family for y in found.yardsticks]
     assert families.count("fidelity") == 3 and families.count("function") == 5
@@ -78,14 +66,16 @@ def test_the_study_tells_what_holds_on_this_head(ledger: Path) -> None:
     assert hidden > 0.08 > (by_cut["q4_0"].value("shift_tax", "domain_shift") or 0)
 
 
-def test_compare_uses_the_calibration_on_its_own_traces_only(ledger: Path, tmp_path: Path) -> None:
+def test_compare_uses_the_calibration_on_its_own_traces_only(
+    sample_ledger: Path, tmp_path: Path
+) -> None:
     cut = tmp_path / "pruned.safetensors"
     model, code = str(SAMPLE / "model"), str(SAMPLE / "traces/python-code.trace.safetensors")
     made = CliRunner().invoke(
         group, ["forge", model, "--head", "mtp", "--cut", "prune:0.25", "-o", str(cut), "--json"]
     )
     assert made.exit_code == 0, made.output
-    base = ["compare", model, str(cut), "--head", "mtp", "--ledger", str(ledger), "--json"]
+    base = ["compare", model, str(cut), "--head", "mtp", "--ledger", str(sample_ledger), "--json"]
     done = CliRunner().invoke(group, [*base, "--trace", code])
     assert done.exit_code == 0, done.output
     run = json.loads(done.stdout)

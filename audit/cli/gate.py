@@ -10,7 +10,7 @@ import click
 
 from audit.cli.frame import Shared, shared_options
 from audit.cli.gating import Gating, load_gating
-from audit.errors import BadPolicyError, BadUsageError, NotFoundError
+from audit.errors import BadPolicyError, BadUsageError
 
 if TYPE_CHECKING:
     from audit.records import Run
@@ -50,6 +50,8 @@ def gate(
     The answer on a run of the ledger is kept there with the policy's text. Waivers of the ledger
     count beside those of --waivers.
     """
+    from audit.report.source import document_path, read_document
+
     if run is None and not selftest:
         raise BadUsageError("RUN is missing", hint="audit gate latest --policy policy.toml")
     gating = load_gating(policy, waivers, exit_zero)
@@ -57,10 +59,10 @@ def gate(
     gating.warn(shared)
     tried = _prove(gating) if selftest else None
     ledger = shared.open_ledger()
-    path = None if run is None else _document_path(run)
+    path = None if run is None else document_path(run)
     judged = None
     if run is not None:
-        judged = gating.judge(_read(path) if path else ledger.load_run(run), ledger)
+        judged = gating.judge(read_document(path) if path else ledger.load_run(run), ledger)
         if path is None and not no_record:
             gating.record(judged, ledger)
     if shared.as_json:
@@ -72,40 +74,6 @@ def gate(
         return 0
     gating.show(judged, shared)
     return gating.exit_code(judged)
-
-
-def _document_path(wanted: str) -> Path | None:
-    """The run document that is meant by a path; None for an id of the ledger."""
-    path = Path(wanted)
-    if path.is_dir() and (path / "run.json").is_file():
-        path = path / "run.json"
-    if path.is_file():
-        return path
-    if path.suffix == ".json":
-        raise NotFoundError(
-            "there is no such run document", hint="audit show latest --json", where=path
-        )
-    return None
-
-
-def _read(path: Path) -> Run:
-    """The run of a document that lies outside a ledger.
-
-    Raises:
-        UnreadableError: it is no run, or has changed since it was written.
-    """
-    from audit.errors import UnreadableError
-    from audit.ledger import content_id, parse_run
-
-    run = parse_run(path.read_bytes(), str(path))
-    # Printed with --no-record, a run never got an id to be held against.
-    if run.run and content_id(run) != run.run:
-        raise UnreadableError(
-            "this run was changed after it was written: its content no longer gives its id",
-            hint="a run is immutable; restore it from a copy, or run the audit again",
-            where=path,
-        )
-    return run
 
 
 def _prove(gating: Gating) -> dict[str, int]:

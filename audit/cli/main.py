@@ -26,6 +26,7 @@ _COMMANDS = {
     "policy": "write, check and compare the policies of a gate",
     "runs": "the ledger's runs, the newest first",
     "show": "one run of the ledger",
+    "report": "a run as Markdown, HTML, JSON, JUnit XML or a model-card section",
     "diff": "two recorded candidates held against each other",
     "review": "sign a decision on a run, or read what was decided",
     "waive": "let one head pass one limit until a day",

@@ -14,6 +14,7 @@ _EPILOG = """\b
 Examples:
   audit study model/ --head mtp --traces traces/
   audit study model/ --head mtp --traces traces/ --fit other-code.trace.safetensors
+  audit study model/ --head mtp --traces traces/ --report study.html
   audit study model/ --head exit:16 --traces code.trace.safetensors --traces de.trace.safetensors
 """
 
@@ -30,6 +31,9 @@ Examples:
 @click.option("--device", default="cpu", show_default=True, help="Where the products run.")
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option("--resamples", type=RESAMPLES, default=4000, show_default=True)
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="Also write it, as .html with charts or .md."
+)
 @shared_options
 def study(
     shared: Shared,
@@ -41,19 +45,22 @@ def study(
     device: str,
     seed: int,
     resamples: int,
+    report: Path | None,
 ) -> None:
     """Make the yardsticks of REF, audit them on the traces, and check every rule on them.
 
     The result is kept in the ledger as REF's calibration and used by `audit compare` from then on.
     """
     from audit.pair import PairOptions
-    from audit.report.study import show_study
+    from audit.report.formats import write_text
+    from audit.report.study import render_study, show_study, study_format
     from audit.report.terminal import progress_on
     from audit.stats import Resampling
     from audit.study import StudyRequest, run_study
     from audit.traces import find_traces
 
     check_device(device)
+    wanted = study_format(report) if report else ""
     ledger = shared.open_ledger()
     ledger.store.check_writable()
     request = StudyRequest(
@@ -68,6 +75,8 @@ def study(
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         calibration = run_study(request, progress)
     name = ledger.save_calibration(calibration)
+    if report:
+        write_text(report, render_study(calibration, wanted))
     if shared.as_json:
         shared.print_json(calibration.model_dump(by_alias=True, mode="json"))
     elif shared.quiet < 2:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
-from audit.evidence import worst_retention
-from audit.records import Candidate, Control, Estimate, Finding, Inspection, Run
+from audit.records import Inspection, Run
 from audit.report import wording
+from audit.report.content import Judged, Line, Report, findings_told, report_of
+from audit.report.tables import Table
 
 _VERDICT_STYLE = {
     "identical": "bold cyan",
@@ -25,20 +27,6 @@ _VERDICT_STYLE = {
     "function": "bold red",
     "undecided": "bold magenta",
 }
-_SHOWN = (
-    "disagreement",
-    "harm",
-    "acceptance_ref",
-    "acceptance_cand",
-    "retention",
-    "vocabulary_ceiling",
-    "disagreement_covered",
-    "flip_margin",
-    "near_tie_auc",
-    "kl_nats",
-    "shift_loss",
-    "shift_tax",
-)
 _NARROW = 80
 """On less columns than this, tables leave out what the others say too."""
 
@@ -60,20 +48,23 @@ def console(*, no_color: bool, width: int | None = None, stderr: bool = False) -
 
 def show_run(run: Run, console: Console, *, quiet: bool = False) -> None:
     """Print a whole run; with `quiet` the verdicts only."""
+    report = report_of(run)
     if not quiet:
-        _show_identities(run, console)
-        _show_findings(run.preflight, console)
-        _show_controls(run.controls, console)
-        _show_calibration(run, console)
-        for candidate in run.candidates:
-            console.print(_estimates(candidate, narrow=console.width < _NARROW))
-        if len(run.candidates) > 1:
-            console.print(_ranking(run, narrow=console.width < _NARROW))
-    for candidate in run.candidates:
+        _show_identities(report, console)
+        _show_findings(report.findings, report.findings_summary, console)
+        _show_controls(report, console)
+        _show_calibration(report, console)
+        for candidate in report.candidates:
+            found = candidate.estimates
+            named = replace(found, header=(candidate.name, *found.header[1:]))
+            _show_table(named, console, narrow=4)
+        if report.ranking:
+            _show_table(report.ranking, console, narrow=4)
+    for candidate in report.candidates:
         console.print(_verdict(candidate), soft_wrap=True)
-        for sentence in wording.ceilings_by_class(candidate.estimates) if not quiet else ():
+        for sentence in wording.ceilings_by_class(candidate.record.estimates) if not quiet else ():
             console.print(Text(f"  {sentence}"), soft_wrap=True)
-        for sentence in wording.predictions(candidate):
+        for sentence in candidate.predictions:
             console.print(Text(f"  {sentence}"), soft_wrap=True)
 
 
@@ -93,7 +84,7 @@ def show_inspection(found: Inspection, console: Console, *, quiet: bool = False)
         f"{found.dead_columns} zero columns",
     ):
         console.print(Text(line))
-    _show_findings(found.preflight, console)
+    _show_findings(*findings_told(found.preflight), console)
 
 
 @contextmanager
@@ -120,19 +111,17 @@ def rows(console: Console, header: Sequence[str], lines: Sequence[Sequence[str]]
     console.print(table)
 
 
-def _grid(header: Sequence[str] = ()) -> Table:
-    table = Table(box=None, show_header=bool(header), pad_edge=False, padding=(0, 2, 0, 0))
+def _grid(header: Sequence[str] = ()) -> Grid:
+    table = Grid(box=None, show_header=bool(header), pad_edge=False, padding=(0, 2, 0, 0))
     for title in header:
         table.add_column(Text(title), header_style="dim", overflow="fold")
     return table
 
 
-def _show_identities(run: Run, console: Console) -> None:
-    lines = [["reference", *wording.head_line(run.reference)]]
-    lines += [["candidate", *wording.head_line(candidate.head)] for candidate in run.candidates]
-    for trace in run.traces:
-        corpus, register, amount, model, digest = wording.trace_line(trace)
-        lines.append(["trace", corpus, register, amount, model, "", digest])
+def _show_identities(report: Report, console: Console) -> None:
+    lines: list[Sequence[str]] = list(report.heads.rows)
+    for *columns, digest in report.traces.rows:
+        lines.append([*columns, "", digest])
     _show_lines(lines, console)
 
 
@@ -149,116 +138,54 @@ def _show_lines(lines: Sequence[Sequence[str]], console: Console) -> None:
         console.print(Text(f"{line[0]:<9}  {' · '.join(cell for cell in line[1:] if cell)}"))
 
 
-def _show_findings(findings: Sequence[Finding], console: Console) -> None:
+def _show_findings(findings: Sequence[Line], summary: str, console: Console) -> None:
     console.print()
-    loud = [finding for finding in findings if finding.severity != "note"]
-    notes = len(findings) - len(loud)
-    counted = f"{wording.count(len(loud), 'warning')}, {wording.count(notes, 'note')}"
-    console.print(Text(f"preflight  {counted}"))
-    for finding in (*loud, *(f for f in findings if f.severity == "note")):
-        style = "yellow" if finding.severity == "warning" else "dim"
-        words = f"  {finding.severity:<7}  {finding.code}  {finding.subject}: {finding.sentence}"
-        console.print(Text(wording.clean(words), style=style), soft_wrap=True)
-
-
-def _show_controls(controls: Sequence[Control], console: Console) -> None:
-    failed = [control for control in controls if not control.passed]
-    console.print(Text(f"controls   {len(controls) - len(failed)} of {len(controls)} passed"))
-    for control in controls:
-        word, style = ("passed", "dim") if control.passed else ("FAILED", "bold red")
-        place = wording.clean(control.corpus)
-        words = f"  {word:<7}  {control.name} on {place}: {control.sentence} ({control.expected})"
+    console.print(Text(f"preflight  {summary}"))
+    for finding in findings:
+        style = "yellow" if finding.loud else "dim"
+        words = f"  {finding.word:<7}  {finding.sentence}"
         console.print(Text(words, style=style), soft_wrap=True)
+
+
+def _show_controls(report: Report, console: Console) -> None:
+    console.print(Text(f"controls   {report.controls_summary}"))
+    for control in report.controls:
+        style = "bold red" if control.loud else "dim"
+        console.print(Text(f"  {control.word:<7}  {control.sentence}", style=style), soft_wrap=True)
     console.print()
 
 
-def _show_calibration(run: Run, console: Console) -> None:
+def _show_calibration(report: Report, console: Console) -> None:
     """One line per rule that was checked on this reference's yardsticks."""
-    if run.calibration is None:
+    if report.calibration is None:
         return
-    console.print(Text(f"calibration on {len(run.calibration['yardsticks'])} yardsticks"))
-    for rule in run.calibration["rules"]:
-        console.print(Text(f"  {wording.rule_check(rule)}", style="dim"), soft_wrap=True)
-    if tried := run.calibration.get("trials"):
-        console.print(Text(f"  {wording.trials(tried)}", style="dim"), soft_wrap=True)
+    console.print(Text(f"calibration on {len(report.calibration.yardsticks)} yardsticks"))
+    for rule in report.rules:
+        console.print(Text(f"  {rule}", style="dim"), soft_wrap=True)
     console.print()
 
 
-def _estimates(candidate: Candidate, *, narrow: bool) -> Table:
-    table = _grid((wording.clean(candidate.head.name), "on", "estimate", "95 % interval", "macro"))
-    level = candidate.estimates[0].level if candidate.estimates else 0.95
-    table.columns[3].header = Text(f"{100 * level:g} % interval")
-    for column in (2, 4):
-        table.columns[column].justify = "right"
-        table.columns[column].no_wrap = True
-    numbers = [wording.interval(e) for e in candidate.estimates if e.low is not None]
-    table.columns[3].min_width = max(map(len, numbers), default=0)
-    for estimate in _ordered(candidate.estimates):
-        cells = (
-            wording.measure_title(estimate.measure),
-            wording.scope(estimate),
-            wording.number(estimate.measure, estimate.value),
-            wording.interval(estimate),
-            wording.number(estimate.measure, estimate.macro),
-        )
-        table.add_row(*map(Text, cells[: 4 if narrow else 5]))
-    table.columns = table.columns[: 4 if narrow else 5]
-    table.add_row()
-    return table
+def _show_table(table: Table, console: Console, narrow: int | None = None) -> None:
+    """A table, of which a narrow terminal shows the first `narrow` columns, and an empty line."""
+    kept = narrow if console.width < _NARROW else None
+    grid = _grid(table.header[:kept])
+    for place, column in enumerate(grid.columns):
+        if place in table.numbers:
+            column.justify = "right"
+            column.no_wrap = True
+        elif "interval" in table.header[place]:
+            # Numbers stay on one line; the sentence that stands for a missing interval may wrap.
+            cells = (row[place] for row in table.rows)
+            intervals = (cell for cell in cells if cell[:1] in "-0123456789")
+            column.min_width = max(map(len, intervals), default=0)
+    for row in table.rows:
+        grid.add_row(*map(Text, row[:kept]))
+    grid.add_row()
+    console.print(grid)
 
 
-def _ordered(estimates: Sequence[Estimate]) -> list[Estimate]:
-    """By measure; a register's pooled row only where it pools several corpora."""
-    corpora: dict[str | None, set[str]] = {}
-    for estimate in estimates:
-        if estimate.corpus:
-            corpora.setdefault(estimate.register_, set()).add(estimate.corpus)
-
-    def shown(estimate: Estimate) -> bool:
-        pooled = estimate.corpus is None
-        alone = len(corpora.get(estimate.register_, ())) == 1
-        # Full, or untold by bare proposals.
-        full = estimate.measure == "vocabulary_ceiling" and estimate.value in (1.0, None)
-        whole = estimate.token_class is None
-        return whole and estimate.measure in _SHOWN and not (pooled and alone) and not full
-
-    kept = [estimate for estimate in estimates if shown(estimate)]
-    return sorted(kept, key=lambda e: _SHOWN.index(e.measure))
-
-
-def _ranking(run: Run, *, narrow: bool) -> Table:
-    """All candidates in one table, the best retention on its worst corpus first."""
-    table = _grid(("ranked", "verdict", "worst retention", "on", "disagreement there", "size"))
-    ranked = []
-    for candidate in run.candidates:
-        worst = worst_retention(candidate.estimates)
-        ranked.append((-(worst.value if worst and worst.value is not None else 0.0), candidate))
-    for _, candidate in sorted(ranked, key=lambda pair: pair[0]):
-        worst = worst_retention(candidate.estimates)
-        there = [
-            e
-            for e in candidate.estimates
-            if worst
-            and (e.measure, e.corpus, e.token_class) == ("disagreement", worst.corpus, None)
-        ]
-        cells = (
-            wording.clean(candidate.head.name),
-            candidate.verdict.kind,
-            wording.number("retention", worst.value if worst else None),
-            wording.scope(worst) if worst else "–",
-            wording.number("disagreement", there[0].value if there else None),
-            wording.size(candidate.head.stored_bytes),
-        )
-        table.add_row(*map(Text, cells[: 4 if narrow else 6]))
-    table.columns = table.columns[: 4 if narrow else 6]
-    table.add_row()
-    return table
-
-
-def _verdict(candidate: Candidate) -> Text:
-    kind = candidate.verdict.kind
-    text = Text(f"{wording.clean(candidate.head.name)}: ")
-    word, _, rest = candidate.verdict.sentence.partition(":")
-    text.append(word, style=_VERDICT_STYLE[kind])
-    text.append(wording.clean(f":{rest}"))
-    return text
+def _verdict(candidate: Judged) -> Text:
+    text = Text(f"{candidate.name}: ")
+    word, colon, rest = candidate.verdict.partition(":")
+    text.append(word, style=_VERDICT_STYLE[candidate.kind])
+    return text.append(colon + rest)

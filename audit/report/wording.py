@@ -5,10 +5,15 @@ Plain text only: whoever shows it escapes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import contextlib
+from collections.abc import Sequence
+from decimal import Decimal
 
+from pydantic import ValidationError
+
+from audit.calibration import RuleCheck, Trial
 from audit.catalogue import CATALOGUE
+from audit.prediction import Prediction
 from audit.records import Candidate, Estimate, HeadRecord, LimitResult, TraceRecord
 
 REGISTER_WORDS = {
@@ -23,6 +28,8 @@ OTHER_TITLES = {
 }
 _POINTS = ("shift_tax", "shift_loss")
 _MOST_DIGITS = 8
+_HUGE = 1e7
+"""From here on, digits before the point tell less than the order of magnitude."""
 
 
 def clean(text: str) -> str:
@@ -34,8 +41,10 @@ def clean(text: str) -> str:
 
 
 def measure_title(name: str) -> str:
-    """A measure's name for people."""
-    return CATALOGUE[name].title if name in CATALOGUE else OTHER_TITLES[name]
+    """A measure's name for people; of one that only a policy knows, its own name."""
+    if name in CATALOGUE:
+        return CATALOGUE[name].title
+    return OTHER_TITLES.get(name) or clean(name.replace("_", " "))
 
 
 def number(measure: str, value: float | None, more: int = 0) -> str:
@@ -45,8 +54,10 @@ def number(measure: str, value: float | None, more: int = 0) -> str:
     """
     if value is None:
         return "–"
+    if measure not in CATALOGUE and measure not in OTHER_TITLES and value.is_integer():
+        return f"{value:,.0f}" if abs(value) < _HUGE else _fixed(value, 0)
     factor, digits, suffix = _unit(measure)
-    return f"{_fixed(factor * value, digits + more)}{suffix}"
+    return f"{_fixed(value, digits + more, factor)}{suffix}"
 
 
 def exact_number(measure: str, value: float) -> str:
@@ -66,29 +77,59 @@ def digits_apart(measure: str, bound: float, values: Sequence[float]) -> int:
     return _MOST_DIGITS
 
 
-def _unit(measure: str) -> tuple[float, int, str]:
+def _unit(measure: str) -> tuple[int, int, str]:
     """Factor, decimals and suffix that a measure is shown with."""
     if measure in _POINTS:
-        return 100.0, 1, " pt"
+        return 100, 1, " pt"
     unit = CATALOGUE[measure].unit if measure in CATALOGUE else "ratio"
     if unit in ("share", "points"):
-        return 100.0, 2 if unit == "share" else 1, " %"
-    return 1.0, 4 if unit == "nats" else 2, ""
+        return 100, 2 if unit == "share" else 1, " %"
+    return 1, 4 if unit == "nats" else 2, ""
 
 
-def interval(estimate: Estimate) -> str:
+def interval(estimate: Estimate | LimitResult) -> str:
     """The interval, or why there is none."""
     if estimate.low is None or estimate.high is None:
-        return estimate.reason or "no interval"
+        reason = estimate.reason if isinstance(estimate, Estimate) else None
+        return clean(reason or "no interval")
     low, high = number(estimate.measure, estimate.low), number(estimate.measure, estimate.high)
     return f"{low} to {high}"
 
 
-def scope(estimate: Estimate) -> str:
-    """The corpus, or the register it is pooled over."""
+def interval_title(level: float) -> str:
+    """What stands over a column of intervals."""
+    return f"{100 * level:g} % interval" if 0 <= level <= 1 else "interval"
+
+
+def scope(estimate: Estimate | LimitResult) -> str:
+    """The corpus, or the register it is pooled over; of which tokens, where not of all."""
+    place = REGISTER_WORDS[estimate.register_] if estimate.register_ else "all"
     if estimate.corpus:
-        return clean(estimate.corpus)
-    return REGISTER_WORDS[estimate.register_] if estimate.register_ else "all"
+        place = clean(estimate.corpus)
+    return f"{place}, {clean(estimate.token_class)}" if estimate.token_class else place
+
+
+def limit_cells(result: LimitResult) -> list[str]:
+    """One limit of a gate in columns: name, measure, place, estimate, interval, bound, outcome."""
+    measure, bound, ends = result.measure, result.threshold, (result.low, result.high)
+    values = [value for value in (result.value, *ends) if value is not None]
+    known = measure in CATALOGUE or measure in OTHER_TITLES
+    more = digits_apart(measure, bound, values) if known and bound is not None else 0
+    estimate = number(measure, result.value, more)
+    if measure == "compressed" and result.value is not None:
+        estimate = size(int(result.value))
+    whole = None not in ends
+    outcome = f"{result.outcome}, waived" if result.waiver else result.outcome
+    outcome += ", predicted" if result.predicted else ""
+    return [
+        clean(result.limit),
+        measure_title(measure),
+        scope(result),
+        estimate,
+        " to ".join(number(measure, end, more) for end in ends) if whole else "–",
+        clean(result.bound),
+        outcome,
+    ]
 
 
 def count(number: int, noun: str) -> str:
@@ -103,13 +144,14 @@ def size(bytes_: int | None) -> str:
 
 def head_line(head: HeadRecord) -> list[str]:
     """Identity of a head in columns: name, encoding, shape, bits, size, hash."""
+    name, encoding, digest = clean(head.name), clean(head.encoding), clean(head.sha256[:12])
     if head.rows is None or head.columns is None:
-        return [clean(head.name), head.encoding, "–", "–", "–", head.sha256[:12]]
+        return [name, encoding, "–", "–", "–", digest]
     shape = f"{head.rows:,} × {head.columns:,}"
     if head.rows != head.vocabulary:
         shape += f" of {head.vocabulary:,} ids"
-    bits = "–" if head.bits_per_weight is None else f"{head.bits_per_weight:.2f} bits"
-    return [clean(head.name), head.encoding, shape, bits, size(head.stored_bytes), head.sha256[:12]]
+    bits = "–" if head.bits_per_weight is None else f"{_fixed(head.bits_per_weight, 2)} bits"
+    return [name, encoding, shape, bits, size(head.stored_bytes), digest]
 
 
 def trace_line(trace: TraceRecord) -> list[str]:
@@ -118,90 +160,63 @@ def trace_line(trace: TraceRecord) -> list[str]:
     counted = "" if trace.counted is None else f", {trace.counted:,} of them counted"
     amount = f"{trace.positions:,} positions in {trace.sequences:,} sequences{counted}"
     register = REGISTER_WORDS[info.register_]
-    return [clean(info.corpus), register, amount, clean(info.model), trace.sha256[:12]]
+    return [clean(info.corpus), register, amount, clean(info.model), clean(trace.sha256[:12])]
 
 
-def rule_check(rule: Mapping[str, Any]) -> str:
+def rule_check(rule: RuleCheck) -> str:
     """How a rule fared on the yardsticks, in one sentence."""
-    tried = rule["right"] + rule["wrong"] + rule["undecided"]
-    holds = "holds here" if rule["weight"] else "carries no weight here"
+    tried = rule.right + rule.wrong + rule.undecided
+    holds = "holds here" if rule.weight else "carries no weight here"
     return (
-        f"{rule['name']} ({rule['source']}) {holds}: right on {rule['right']} of {tried} "
-        f"yardsticks left out in turn, wrong on {rule['wrong']}, silent on {rule['undecided']} "
-        f"(p {rule['p']:.3f})"
+        f"{clean(rule.name)} ({clean(rule.source)}) {holds}: right on {rule.right} of {tried} "
+        f"yardsticks left out in turn, wrong on {rule.wrong}, silent on {rule.undecided} "
+        f"(p {rule.p:.3f})"
     )
 
 
-def trials(tried: Sequence[Mapping[str, Any]]) -> str:
+def trials_told(tried: Sequence[Trial]) -> str:
     """How the verdict itself fared on cuts of known family, in one sentence."""
-    right = sum(one["verdict"] == one["family"] for one in tried)
-    silent = sum(one["verdict"] == "undecided" for one in tried)
-    wrong = [one for one in tried if one["verdict"] not in (one["family"], "undecided")]
-    named = f" ({', '.join(clean(one['cut']) for one in wrong)})" if wrong else ""
+    right = sum(one.verdict == one.family for one in tried)
+    silent = sum(one.verdict == "undecided" for one in tried)
+    wrong = [one for one in tried if one.verdict not in (one.family, "undecided")]
+    named = f" ({', '.join(clean(one.cut) for one in wrong)})" if wrong else ""
     return (
         f"the verdict on this reference, tried the same way: right on {right} of {len(tried)} "
         f"cuts, wrong on {len(wrong)}{named}, undecided on {silent}"
     )
 
 
+def ranking_check(what: str, rho: float | None, p: float | None, exact: bool = True) -> str:
+    """Whether disagreement ranks the loss or the tax of the yardsticks, in one sentence."""
+    kind = "exact p" if exact else "p (orderings drawn)"
+    told = "no ranking" if rho is None or p is None else f"Spearman {rho:.2f}, {kind} {p:.4g}"
+    return f"D in distribution against the shift {what}: {told}"
+
+
 def predictions(candidate: Candidate) -> list[str]:
     """Predicted loss and tax beside the measured ones, one sentence each; none without a study."""
     out = []
-    for measure, found in (candidate.prediction or {}).items():
+    for measure, found in predictions_of(candidate).items():
         title = measure_title(measure)
-        if found["value"] is None:
-            out.append(f"{title}: no prediction, {found['reason']}")
+        if found.value is None:
+            out.append(f"{title}: no prediction, {clean(found.reason or 'no reason is given')}")
             continue
-        rank = f", {found['rank']}" if found["rank"] else ""
+        rank = f", {clean(found.rank)}" if found.rank else ""
+        level = "" if found.level is None else f" at {_fixed(found.level, 0, 100)} %"
         seen = [
             e for e in candidate.estimates
             if (e.measure, e.corpus, e.token_class) == (measure, None, None)
             and e.value is not None
         ]  # fmt: skip
-        own = found.get("without")
+        own = found.without
         twin = f"; {', '.join(own)} of the yardsticks is this head and left out" if own else ""
         beside = f"; measured {number(measure, seen[0].value)}" if seen else ""
         out.append(
-            f"{title} predicted from text in distribution: {number(measure, found['value'])} "
-            f"({number(measure, found['low'])} to {number(measure, found['high'])} at "
-            f"{100 * found['level']:.0f} %){rank}{beside}{twin}"
+            f"{title} predicted from text in distribution: {number(measure, found.value)} "
+            f"({number(measure, found.low)} to {number(measure, found.high)}{level}){rank}{beside}"
+            f"{twin}"
         )
     return out
-
-
-def limit_cells(result: LimitResult) -> list[str]:
-    """One limit of a gate in columns: name, measure, place, estimate, interval, bound, outcome."""
-    if result.corpus:
-        place = clean(result.corpus)
-    else:
-        place = REGISTER_WORDS[result.register_] if result.register_ else "–"
-    if result.token_class:
-        place += f", {result.token_class}"
-    title = result.measure.replace("_", " ")
-    estimate = "–" if result.value is None else f"{result.value:,.1f}".removesuffix(".0")
-    if result.measure == "compressed" and result.value is not None:
-        estimate = size(int(result.value))
-    interval = "–"
-    if result.measure in CATALOGUE or result.measure in OTHER_TITLES:
-        title = measure_title(result.measure)
-        values = [v for v in (result.value, result.low, result.high) if v is not None]
-        bound = result.threshold
-        more = 0 if bound is None else digits_apart(result.measure, bound, values)
-        estimate = number(result.measure, result.value, more)
-        if result.low is not None and result.high is not None:
-            ends = (number(result.measure, end, more) for end in (result.low, result.high))
-            interval = " to ".join(ends)
-    outcome = f"{result.outcome}, waived" if result.waiver else result.outcome
-    outcome += ", predicted" if result.predicted else ""
-    return [
-        clean(result.limit),
-        clean(title),
-        place,
-        estimate,
-        interval,
-        clean(result.bound),
-        outcome,
-    ]
 
 
 def ceilings_by_class(estimates: Sequence[Estimate]) -> list[str]:
@@ -224,9 +239,20 @@ def ceilings_by_class(estimates: Sequence[Estimate]) -> list[str]:
     return out
 
 
-def _fixed(value: float, digits: int) -> str:
-    """With so many decimals, and never as minus nothing."""
-    return f"{round(value, digits) + 0.0:.{digits}f}"
+def predictions_of(candidate: Candidate) -> dict[str, Prediction]:
+    """The candidate's predictions by measure; those that a strange file spoiled are left out."""
+    out = {}
+    for measure, found in (candidate.prediction or {}).items():
+        with contextlib.suppress(ValidationError):
+            out[measure] = Prediction.model_validate(found)
+    return out
+
+
+def _fixed(value: float, digits: int, scale: int = 1) -> str:
+    """With so many decimals, and never as minus nothing or as infinity."""
+    if abs(value) >= _HUGE:
+        return f"{Decimal(value) * scale:.2e}"
+    return f"{round(value * scale, digits) + 0.0:.{digits}f}"
 
 
 def _turns(char: str) -> bool:
