@@ -52,6 +52,7 @@ class Summary(Record):
     spearman_tax_p: float | None = None
     spearman_exact: bool = True
     fitted_to: dict[str, str] = Field(default_factory=dict)
+    created: str | None = None
     trials: tuple[Trial, ...] = ()
 
     def rule(self, name: str) -> RuleCheck | None:

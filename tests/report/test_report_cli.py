@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from audit.cli import main
-from audit.ledger import list_ids, save_run
+from audit.ledger import open_ledger
 from audit.report import formats
 from audit.report.schema import run_schema
 from tests.report.conftest import Golden
@@ -33,12 +33,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     table = frame([1, 2, 3], [1, 3, 4], [1, 2, 3], [0, 0, 1], corpus="german",
                   register="domain_shift", candidate="cand.gguf")  # fmt: skip
-    save_run(run(run=""), [table], tmp_path / "audit-ledger")
+    open_ledger(tmp_path / "audit-ledger").save_run(run(run=""), [table])
     return tmp_path
 
 
 def name_of(place: Path) -> str:
-    (name,) = list_ids(place / "audit-ledger")
+    (name,) = open_ledger(place / "audit-ledger").run_ids()
     return name
 
 
@@ -191,8 +191,8 @@ def test_the_schema_is_printed_or_written(place: Path, capsys: pytest.CaptureFix
 def test_hostile_names_are_shown_not_obeyed(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save_run(run(candidate("\x1b[31m\udcff|<b>"), run=""), [frame([1], [2], [1], [0])],
-             place / "audit-ledger")  # fmt: skip
+    hostile = run(candidate("\x1b[31m\udcff|<b>"), run="")
+    open_ledger(place / "audit-ledger").save_run(hostile, [frame([1], [2], [1], [0])])
     for format_ in formats.FORMATS:
         assert audit("report", "latest", "--format", format_) == 0
         text = capsys.readouterr().out
