@@ -13,24 +13,20 @@ one run means something on any machine; a time does not.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import click
 import torch
 from safetensors.torch import save_file
+from timing import bare_products, best_of, peak_kib
 
 from audit.compare import compare_heads
 from audit.heads import load_head
 from audit.heads.head import Head
-
-_CHUNK, _TILE = 1250, 4096
 
 
 @click.command()
@@ -62,9 +58,9 @@ def main(
         _write_inputs(where, positions, vocabulary, hidden, getattr(torch, dtype), seed)
         ref, cand, states, oracle = _inputs(where)
         dense = [head.rows.tile(0, vocabulary) for head in (ref, cand)]
-        best = _best_of(
+        best = best_of(
             rounds,
-            partial(_bare_products, states, dense),
+            partial(bare_products, states, dense),
             partial(compare_heads, ref, [cand], states, oracle),
             partial(compare_heads, ref, [cand], states, oracle, kl=True),
         )
@@ -101,45 +97,17 @@ def _inputs(where: Path) -> tuple[Head, Head, torch.Tensor, torch.Tensor]:
     return heads[0], heads[1], data["states"], data["oracle"]
 
 
-def _bare_products(states: torch.Tensor, weights: list[torch.Tensor]) -> None:
-    """One product per head in tiles that suit the cache, the logits overwritten each time."""
-    chunk = min(_CHUNK, len(states))
-    out = torch.empty(chunk * _TILE)
-    for weight in weights:
-        for tile in weight.split(_TILE):
-            for part in states.split(chunk):
-                view = out[: len(part) * len(tile)].view(len(part), len(tile))
-                torch.mm(part, tile.T, out=view)
-
-
-def _best_of(rounds: int, *functions: Callable[[], object]) -> list[float]:
-    """Best time of each function in seconds, all of them in turn in every round."""
-    best = [float("inf")] * len(functions)
-    for _ in range(rounds):
-        for i, function in enumerate(functions):
-            start = time.perf_counter()
-            function()
-            best[i] = min(best[i], time.perf_counter() - start)
-    return best
-
-
 def _child(where: Path) -> None:
     """Compare once from the files and print this process's peak memory."""
-    before = _peak_kib()
+    before = peak_kib()
     ref, cand, states, oracle = _inputs(where)
     compare_heads(ref, [cand], states, oracle, kl=True)
-    peak = _peak_kib()
+    peak = peak_kib()
     stored = sum(head.record.stored_bytes or 0 for head in (ref, cand)) >> 20
     click.echo(
         f"peak memory {peak >> 10} MiB with KL, of which {before >> 10} MiB python and torch, "
         f"{stored} MiB weights as stored\n"
     )
-
-
-def _peak_kib() -> int:
-    """This process's own peak; getrusage would hand down the parent's."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+)", status).group(1))  # type: ignore[union-attr]
 
 
 if __name__ == "__main__":

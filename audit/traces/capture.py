@@ -20,7 +20,7 @@ import torch
 from audit.corpora import Document
 from audit.errors import BadUsageError, UnreadableError, UnsupportedFormatError
 from audit.traces.checks import check_finite
-from audit.traces.oracle import check_against_model, greedy_tokens
+from audit.traces.oracle import check_once, greedy_tokens
 from audit.traces.recipe import Recipe, Source, describe
 from audit.traces.states import record_states
 from audit.traces.trace import Trace
@@ -57,7 +57,7 @@ def capture(
     plan = plan_batches(written.windows, recipe.batch)
     layers = sorted(set(recipe.layers))
     with torch.no_grad():
-        check_against_model(verifier.model, plan.windows[0], verifier.vocabulary)
+        check_once(verifier.model, plan.windows[0], verifier.vocabulary)
         hidden, states = record_states(
             verifier.model,
             plan,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
@@ -20,6 +21,8 @@ _ROWS = 1280
 _TILE = 4096
 _CHECKED_POSITIONS = 100
 _MIN_AGREEMENT = 0.99
+_AGREED: WeakSet[Any] = WeakSet()
+"""Open models whose own greedy tokens were found to be their head's."""
 
 
 def greedy_tokens(
@@ -85,6 +88,15 @@ def _greedy_block(
             code="NON_FINITE",
         )
     return token
+
+
+def check_once(model: Any, tokens: torch.Tensor, vocabulary: int) -> None:
+    """`check_against_model` on the first text that an open model is run over.
+
+    What a model does to its logits is not a matter of the text.
+    """
+    if model not in _AGREED and check_against_model(model, tokens, vocabulary):
+        _AGREED.add(model)
 
 
 def check_against_model(model: Any, tokens: torch.Tensor, vocabulary: int) -> float:

@@ -290,3 +290,23 @@ def test_the_self_check_passes_softcap_and_scale_and_sees_everything_else(llama)
     for harm in (lambda x: -x, lambda x: x.roll(1, dims=-1)):
         with pytest.raises(UnsupportedFormatError, match="changes its logits after the head"):
             check_against_model(Changed(llama.model, harm), tokens, llama.vocabulary)
+
+
+@torch.no_grad()
+def test_a_model_is_checked_on_its_first_text_only(llama, monkeypatch):
+    calls = []
+    true = oracle_module.check_against_model
+    monkeypatch.setattr(
+        oracle_module, "check_against_model", lambda *args: calls.append(1) or true(*args)
+    )
+    verifier = replace(llama, model=copy.deepcopy(llama.model))
+    run(verifier)
+    run(verifier)
+    assert len(calls) == 1
+    broken = Changed(copy.deepcopy(llama.model), lambda x: -x)
+    broken.config, broken.dtype = llama.model.config, llama.model.dtype
+    broken.get_input_embeddings = llama.model.get_input_embeddings
+    for _ in range(2):
+        with pytest.raises(UnsupportedFormatError, match="changes its logits after the head"):
+            run(replace(llama, model=broken))
+    assert len(calls) == 3
