@@ -38,7 +38,7 @@ class Yardstick(Record):
     def value(self, measure: str, register: str) -> float | None:
         """The pooled estimate of a register; None when there is none."""
         for e in self.estimates:
-            if (e.measure, e.register_, e.corpus) == (measure, register, None):
+            if (e.measure, e.register_, e.corpus, e.token_class) == (measure, register, None, None):
                 return e.value
         return None
 

@@ -129,3 +129,35 @@ SHIFT_MEASURES = {
     "shift_loss": "1 minus retention under domain shift",
 }
 """Made of two retentions instead of one ratio."""
+
+TOKEN_CLASSES = {
+    "stop": "ends a text: the stop ids that the configuration names",
+    "special": "control tokens, unused ids, and markers written <|...|>",
+    "byte": "a lone byte, or part of a character",
+    "digit": "digits, perhaps with punctuation, no letters",
+    "whitespace": "white space only",
+    "punctuation": "punctuation and ASCII symbols",
+    "symbol": "symbols beyond ASCII, such as arrows and emoji",
+    "code": "a guess: Latin letters beside marks of code, camelCase, or several such marks",
+    "latin": "mostly Latin letters",
+    "cyrillic": "mostly Cyrillic letters",
+    "greek": "mostly Greek letters",
+    "han": "mostly Chinese characters",
+    "kana": "mostly Japanese syllables",
+    "hangul": "mostly Korean syllables",
+    "hebrew": "mostly Hebrew letters",
+    "arabic": "mostly Arabic letters",
+    "devanagari": "mostly Devanagari letters",
+    "thai": "mostly Thai letters",
+    "other": "other scripts, and what is none of these",
+}
+"""Every position is of the class of its oracle; None where no tokenizer is known."""
+
+CLASS_MEASURES = (
+    "disagreement",
+    "acceptance_ref",
+    "acceptance_cand",
+    "retention",
+    "vocabulary_ceiling",
+)
+"""Measures that are also estimated per token class; not all, or a Run would grow tenfold."""

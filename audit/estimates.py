@@ -7,17 +7,26 @@ loss of a candidate that never disagreed get their bound from the disagreement r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
-from audit.catalogue import CATALOGUE, COUNTS, Measure
+from audit.catalogue import CATALOGUE, CLASS_MEASURES, Measure
 from audit.neartie import near_tie_estimate
-from audit.records import Estimate, Register
+from audit.records import Estimate
+from audit.samples import (
+    REGISTERS,
+    Sample,
+    class_samples,
+    count_at,
+    pool_registers,
+    sample_of,
+)
 from audit.stats import (
+    EXACT,
     MIN_SEQUENCES,
+    NO_SPREAD,
     Floats,
     Interval,
     Resampling,
@@ -25,9 +34,7 @@ from audit.stats import (
     divide,
     percentile_interval,
 )
-from audit.table import Frame, sums_by_sequence
-
-REGISTERS: tuple[Register, ...] = ("in_distribution", "same_register", "domain_shift")
+from audit.table import Frame
 
 _ROUNDING = 1e-12
 """Replicates closer than this differ by summation order only."""
@@ -40,35 +47,13 @@ class Facts:
     same_weights: bool = False
     """Decoded weights equal the reference's: the differences are exactly 0, not estimates."""
     trimmed: bool = False
+    vocabulary_known: bool = True
+    """False for bare proposals: which ids their head has rows for, nobody told."""
     has_kl: bool = False
     has_margins: bool = True
     """The reference's margins are known."""
     kl_missing: str | None = None
     """Why KL was asked for and is not there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Counts of one candidate on one or more corpora, ready for any ratio."""
-
-    corpus: str | None
-    register: Register
-    sums: Floats
-    """[sequences, counts], one row per sequence."""
-    replicates: Floats
-    """[resamples, counts], the summed counts of each resample."""
-
-    @property
-    def total(self) -> Floats:
-        return np.asarray(self.sums.sum(axis=0), dtype=np.float64)
-
-    @property
-    def sequences(self) -> int:
-        return len(self.sums)
-
-    @property
-    def positions(self) -> int:
-        return int(self.total[_at("positions")])
 
 
 def estimate_all(frames: Sequence[Frame], facts: Facts, resampling: Resampling) -> list[Estimate]:
@@ -95,6 +80,16 @@ def estimate_all(frames: Sequence[Frame], facts: Facts, resampling: Resampling) 
         own = [sample for sample in corpora if sample.register == "domain_shift"]
         for sample in (*own, shifted):
             out += _shift(sample, by_register.get("in_distribution"), facts, resampling)
+    return out + _by_class(frames, facts, resampling)
+
+
+def _by_class(frames: Sequence[Frame], facts: Facts, how: Resampling) -> list[Estimate]:
+    """The few measures that are estimated per token class; last, after those of all positions."""
+    out: list[Estimate] = []
+    measures = [CATALOGUE[name] for name in CLASS_MEASURES]
+    for samples in class_samples(frames, how).values():
+        for sample in (*samples, *pool_registers(samples, how)):
+            out += [_ratio(measure, sample, facts, how) for measure in measures]
     return out
 
 
@@ -108,41 +103,12 @@ def _near_ties(frames: Sequence[Frame], how: Resampling) -> list[Estimate]:
     return out
 
 
-def sample_of(frame: Frame, resampling: Resampling) -> Sample:
-    """Counts and resamples of one candidate on one trace."""
-    sums = sums_by_sequence(frame)[list(COUNTS)].to_numpy(np.float64)
-    corpus = str(frame["corpus"].iloc[0])
-    replicates = resampling.weights(corpus, len(sums)) @ sums
-    return Sample(corpus, frame["register"].iloc[0], sums, replicates)
-
-
-def pool_registers(samples: Iterable[Sample], how: Resampling) -> list[Sample]:
-    """One sample per register; sequences are resampled within their own corpus (strata)."""
-    ordered = sorted(samples, key=lambda sample: REGISTERS.index(sample.register))
-    pooled = []
-    for register, group in groupby(ordered, key=lambda sample: sample.register):
-        members = list(group)
-        sums = np.concatenate([sample.sums for sample in members])
-        if min(sample.sequences for sample in members) < MIN_SEQUENCES:
-            # A stratum of one or two sequences shows no spread of its own: draw from all of them.
-            names = "+".join(str(sample.corpus) for sample in members)
-            replicates = how.weights(names, len(sums)) @ sums
-        else:
-            replicates = np.sum([sample.replicates for sample in members], axis=0)
-        pooled.append(Sample(None, register, sums, replicates))
-    return pooled
-
-
 def measure_values(measure: Measure, counts: Floats) -> Floats:
     """The ratio for each row of counts [n, counts]; NaN where it is undefined."""
-    above = counts[:, _at(measure.plus)]
+    above = counts[:, count_at(measure.plus)]
     if measure.minus:
-        above = above - counts[:, _at(measure.minus)]
-    return divide(above, counts[:, _at(measure.below)])
-
-
-def _at(count: str) -> int:
-    return COUNTS.index(count)
+        above = above - counts[:, count_at(measure.minus)]
+    return divide(above, counts[:, count_at(measure.below)])
 
 
 def _applicable(facts: Facts) -> list[Measure]:
@@ -158,6 +124,9 @@ def _applicable(facts: Facts) -> list[Measure]:
 
 
 def _ratio(measure: Measure, sample: Sample, facts: Facts, how: Resampling) -> Estimate:
+    if measure.name == "vocabulary_ceiling" and not facts.vocabulary_known:
+        untold = Interval(None, None, "proposals do not tell which ids their head has rows for")
+        return _estimate(measure.name, sample, how, None, untold)
     value = _one(measure_values(measure, sample.total[None]))
     if value is None:
         what = measure.below.replace("_", " ")
@@ -174,29 +143,31 @@ def _interval(
 ) -> Interval:
     compares = measure.name not in ("acceptance_ref", "acceptance_cand", "vocabulary_ceiling")
     if facts.same_weights and compares:
-        return Interval(value, value, "the weights are identical: exact, not estimated")
+        return Interval(value, value, f"the weights are identical: {EXACT}")
+    if measure.name == "vocabulary_ceiling" and not facts.trimmed and value == 1.0:
+        return Interval(1.0, 1.0, f"every id has a row: {EXACT}")
     replicates = measure_values(measure, sample.replicates)
     if _spread(replicates) > _ROUNDING or sample.sequences < MIN_SEQUENCES:
         return percentile_interval(replicates, sample.sequences, how.level)
     if measure.is_rate:
-        below = int(sample.total[_at(measure.below)])
-        return binomial_interval(int(sample.total[_at(measure.plus)]), below, how.level)
+        below = int(sample.total[count_at(measure.below)])
+        return binomial_interval(int(sample.total[count_at(measure.plus)]), below, how.level)
     if measure.name == "retention":
         return _retention_bound(sample, how, value)
-    return Interval(None, None, "no spread between sequences: no interval")
+    return Interval(None, None, f"{NO_SPREAD}: no interval")
 
 
 def _retention_bound(sample: Sample, how: Resampling, value: float) -> Interval:
     """Retention without any spread: at 1, bounded by D since |a_ref - a_cand| <= D; below 1, by
     the exact binomial interval of the kept among the reference's acceptances."""
     total = sample.total
-    accepted = int(total[_at("ref_accepted")])
+    accepted = int(total[count_at("ref_accepted")])
     if value < 1.0:
-        return binomial_interval(int(total[_at("cand_accepted")]), accepted, how.level)
-    events, positions = int(total[_at("disagreements")]), int(total[_at("positions")])
+        return binomial_interval(int(total[count_at("cand_accepted")]), accepted, how.level)
+    events, positions = int(total[count_at("disagreements")]), int(total[count_at("positions")])
     high = binomial_interval(events, positions, how.level).high or 0.0
     slack = high * positions / accepted
-    reason = "no spread between sequences: bound from the disagreement rate"
+    reason = f"{NO_SPREAD}: bound from the disagreement rate"
     return Interval(max(0.0, value - slack), value + slack, reason)
 
 
@@ -266,6 +237,7 @@ def _estimate(
         measure=name,
         corpus=sample.corpus,
         register=sample.register,
+        token_class=sample.token_class,
         value=value,
         low=interval.low,
         high=interval.high,

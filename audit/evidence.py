@@ -29,13 +29,28 @@ Estimates = Sequence[Estimate]
 
 
 def find(
-    estimates: Estimates, measure: str, register: str | None, corpus: str | None = None
+    estimates: Estimates,
+    measure: str,
+    register: str | None,
+    corpus: str | None = None,
+    token_class: str | None = None,
 ) -> Estimate | None:
-    """The estimate of a measure for one register (pooled) or corpus; None when there is none."""
-    for estimate in estimates:
-        if (estimate.measure, estimate.corpus, estimate.register_) == (measure, corpus, register):
-            return estimate
+    """The estimate of a measure for one register (pooled) or corpus; None when there is none.
+
+    Over all positions, unless a token class is asked for.
+    """
+    wanted = (measure, corpus, register, token_class)
+    for e in estimates:
+        if (e.measure, e.corpus, e.register_, e.token_class) == wanted:
+            return e
     return None
+
+
+def pooled(estimates: Estimates, measure: str) -> list[Estimate]:
+    """A measure's estimates over each register, over all positions."""
+    return [
+        e for e in estimates if e.measure == measure and e.corpus is None and e.token_class is None
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +138,7 @@ _HARMLESS = Rule(HARMLESS_LOSS, PUBLISHED, weight=True)
 
 def _home_register(estimates: Estimates) -> str:
     """The register the harm rule is stated for, or the nearest that was measured."""
-    present = [e.register_ for e in estimates if e.corpus is None and e.measure == "disagreement"]
+    present = [estimate.register_ for estimate in pooled(estimates, "disagreement")]
     order = ("in_distribution", "same_register", "domain_shift")
     return next(register for register in order if register in present)
 
@@ -132,7 +147,7 @@ def _bound(estimates: Estimates, measure: str) -> Evidence:
     """The most that retention can fall, from the disagreement rate alone, in the worst register."""
     worst: tuple[float, Estimate] | None = None
     accepted = measure.replace("disagreement", "acceptance_ref")
-    for estimate in (e for e in estimates if e.measure == measure and e.corpus is None):
+    for estimate in pooled(estimates, measure):
         acceptance = find(estimates, accepted, estimate.register_)
         if estimate.high is None or acceptance is None or not acceptance.low:
             worst = None

@@ -19,6 +19,7 @@ from audit.compare.stream import Progress
 from audit.errors import MismatchError
 from audit.heads import Head, Proposals
 from audit.heads.proposals import check_trace
+from audit.heads.tokens import Tokens
 from audit.pair import same_block
 from audit.table import Frame, position_frame
 from audit.traces import Trace, lookahead_rows
@@ -102,10 +103,13 @@ def measure_trace(
     trace: Trace,
     *,
     kl: bool = False,
+    tokens: Tokens | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Measured:
     """Run the reference and all candidates on one trace, in one pass.
+
+    With `tokens`, the classes of the oracle tokens go into the tables.
 
     Raises:
         MismatchError: the trace is of another model, or proposals of another trace.
@@ -131,10 +135,11 @@ def measure_trace(
         device=device,
         progress=progress,
     )
+    classes = {"oracle_class": tokens.classes(oracle.numpy()) if tokens else None}
     pending = iter(answers)
     frames, same = [], []
     for cand in cands:
-        common = _common_columns(trace, rows, oracle, ref_answers, cand)
+        common = _common_columns(trace, rows, oracle, ref_answers, cand) | classes
         if isinstance(cand, Head):
             answer = next(pending)
             own = _answer_columns(answer, ref, cand, oracle, ref_answers.proposal)

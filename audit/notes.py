@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from audit.heads.tokens import Tokens
 from audit.measure import AnyHead, Measured
 from audit.pair import HeadChoice
 from audit.records import Finding
@@ -22,6 +23,20 @@ def other_heads(choice: HeadChoice) -> list[Finding]:
         f"another with --head {choice.others[0]}"
     )
     return [Finding(code="OTHER_HEADS", severity="note", subject="reference", sentence=sentence)]
+
+
+def other_tokenizers(traces: Sequence[Trace], tokens: Tokens) -> list[Finding]:
+    """Traces whose words are not those beside the reference: their tokens get no classes."""
+    other = [t.info.corpus for t in traces if not tokens.of_trace(t.info.tokenizer_sha256)]
+    if not other:
+        return []
+    sentence = (
+        f"its tokenizer.json is not the one of the trace of {', '.join(other)}: "
+        "no token classes there"
+    )
+    return [
+        Finding(code="TOKENIZER_DIFFERS", severity="note", subject="reference", sentence=sentence)
+    ]
 
 
 def wide_ties(cands: Sequence[AnyHead], measured: Sequence[Measured]) -> list[Finding]:

@@ -41,6 +41,7 @@ def judge_candidate(
     facts = Facts(
         same_weights=same,
         trimmed=trimmed,
+        vocabulary_known=is_head,
         has_kl=is_head and request.kl and not trimmed,
         has_margins=ref_margins,
         kl_missing=kl_missing(request.kl, is_head, trimmed),

@@ -35,6 +35,13 @@ def sha256_files(paths: list[Path]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
+def vocabulary_sha256(words: dict[str, int]) -> str:
+    """Hex SHA-256 of the sorted (token, id) pairs: one hash however the vocabulary was stored."""
+    pairs = [list(pair) for pair in sorted(words.items())]
+    text = canonical_json(pairs)
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
+
+
 def canonical_json(value: Any) -> str:
     """JSON whose text depends on the content only: sorted keys, no spaces, never NaN."""
     return json.dumps(

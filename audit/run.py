@@ -15,21 +15,21 @@ from audit.anchor import check_anchor, settle_anchors
 from audit.calibration import Calibration
 from audit.controls import run_controls
 from audit.errors import BadUsageError, MismatchError, NotFoundError
-from audit.estimates import REGISTERS
 from audit.files import open_container
 from audit.heads import Head, trim_reference
 from audit.heads.preflight import check_alive, check_pair, not_compressed, notes_of
 from audit.heads.proposals import is_proposals
 from audit.heads.scan import scan_rows
-from audit.heads.tokens import token_kinds
+from audit.heads.tokens import Tokens, read_tokens
 from audit.ledger import load_calibration
 from audit.measure import AnyHead, Measured, measure_trace, valid_ids, with_own_names
-from audit.notes import other_heads, pad_wins, saturated_ties, wide_ties
+from audit.notes import other_heads, other_tokenizers, pad_wins, saturated_ties, wide_ties
 from audit.outcome import judge_candidate, provenance_of
 from audit.pair import HeadChoice, choose_head, load_cand, load_ref
 from audit.proposed import audit_proposals
 from audit.records import Control, Finding, Run
 from audit.request import AuditRequest, CandidateRequest, Finished
+from audit.samples import REGISTERS
 from audit.traces import Trace, find_traces, read_trace
 from audit.traces.bundled import bundled_traces, whole_model
 
@@ -57,8 +57,10 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
         key=lambda trace: (REGISTERS.index(trace.info.register_), trace.info.corpus),
     )
     _check_corpora(traces)
-    findings = other_heads(choice) + _preflight(request.ref, ref, cands, report)
-    measured, controls = _measure(request, ref, cands, traces, report)
+    tokens = read_tokens(open_container(request.ref))
+    findings = other_heads(choice) + _preflight(ref, cands, tokens, report)
+    findings += other_tokenizers(traces, tokens)
+    measured, controls = _measure(request, ref, cands, traces, tokens, report)
     calibration, notes = _calibration(request, ref, traces)
     findings += notes
     candidates = []
@@ -132,17 +134,16 @@ def _check_corpora(traces: Sequence[Trace]) -> None:
 
 
 def _preflight(
-    ref_path: Path, ref: Head, cands: Sequence[AnyHead], report: Progress
+    ref: Head, cands: Sequence[AnyHead], tokens: Tokens, report: Progress
 ) -> list[Finding]:
     findings = notes_of(ref, "reference")
-    kinds = token_kinds(open_container(ref_path))
     report("preflight", 0, 1 + len(cands))
     ref_scan = scan_rows(ref.rows)
     check_alive(ref, ref_scan)
     for done, cand in enumerate(cands, start=1):
         report("preflight", done, 1 + len(cands))
         if isinstance(cand, Head):
-            findings += check_pair(ref, ref_scan, cand, scan_rows(cand.rows), kinds)
+            findings += check_pair(ref, ref_scan, cand, scan_rows(cand.rows), tokens.kinds)
     report("preflight", 1 + len(cands), 1 + len(cands))
     return findings
 
@@ -152,6 +153,7 @@ def _measure(
     ref: Head,
     cands: Sequence[AnyHead],
     traces: Sequence[Trace],
+    tokens: Tokens,
     report: Progress,
 ) -> tuple[list[Measured], list[Control]]:
     measured: list[Measured] = []
@@ -162,8 +164,9 @@ def _measure(
         def tick(done: int, total: int, what: str = f"compare on {corpus}") -> None:
             report(what, done, total)
 
+        known = tokens if tokens.of_trace(trace.info.tokenizer_sha256) else None
         result = measure_trace(
-            ref, cands, trace, kl=request.kl, device=request.device, progress=tick
+            ref, cands, trace, kl=request.kl, tokens=known, device=request.device, progress=tick
         )
         valid = valid_ids(ref, trace)
         anchors.append(check_anchor(ref, trace, result, valid, request.anchor_min))

@@ -21,6 +21,9 @@ Floats = NDArray[np.float64]
 
 MIN_SEQUENCES = 5
 """Below this many sequences a resampled interval says more about luck than about the head."""
+NO_SPREAD = "no spread between sequences"
+EXACT = "exact, not estimated"
+"""What the reasons of intervals say that were not resampled."""
 _MAX_UNDEFINED = 0.01
 """Largest share of resamples in which a ratio may be undefined (its denominator 0)."""
 
@@ -88,7 +91,7 @@ def binomial_interval(events: int, positions: int, level: float) -> Interval:
     others = positions - events
     low = float(special.betaincinv(events, others + 1, tail)) if events else 0.0
     high = float(special.betaincinv(events + 1, others, 1 - tail)) if others else 1.0
-    reason = "no spread between sequences: exact binomial bound over positions taken as independent"
+    reason = f"{NO_SPREAD}: exact binomial bound over positions taken as independent"
     return Interval(low, high, reason)
 
 
@@ -100,15 +103,16 @@ def divide(above: Floats, below: Floats) -> Floats:
 
 
 def positions_needed(
-    value: float, low: float, high: float, threshold: float, positions: int
+    value: float, low: float, high: float, threshold: float, positions: int, *, spread: bool = True
 ) -> int | None:
     """About how many positions would put the whole interval on one side of the threshold.
 
-    Widths shrink with the square root of the sample, so n (half-width / distance)^2 do; None when
-    the estimate lies on the threshold itself.
+    Widths shrink with the square root of the sample, so n (half-width / distance)^2 do; a bound
+    from a sample without any `spread` shrinks with the sample itself. None when the estimate lies
+    on the threshold.
     """
     distance = abs(value - threshold)
     reach = value - low if value > threshold else high - value
     if distance == 0 or reach <= 0:
         return None
-    return math.ceil(positions * (reach / distance) ** 2)
+    return math.ceil(positions * (reach / distance) ** (2 if spread else 1))

@@ -27,6 +27,7 @@ COLUMNS: dict[str, str] = {
     "position": "int64",
     "token": "int64",
     "oracle": "int64",
+    "oracle_class": "string",
     "ref": "int64",
     "cand": "int64",
     "ref_margin": "float32",
@@ -44,7 +45,8 @@ COLUMNS: dict[str, str] = {
     "kl_nats": "float32",
 }
 """Column -> Arrow type. `ref` and `cand` are the proposed target ids; ranks are 1 for the best id,
-0 where the head has no row for the oracle, null when unknown."""
+0 where the head has no row for the oracle, null when unknown. `oracle_class` is one of
+`catalogue.TOKEN_CLASSES`, null where no tokenizer is known."""
 
 Frame = pd.DataFrame
 
@@ -77,6 +79,28 @@ def sums_by_sequence(frame: Frame) -> Frame:
 
     The sequence is the resampling unit everywhere, and this function alone says what it is.
     """
+    return _counts(frame).groupby(frame["sequence"].to_numpy()).sum()
+
+
+def sums_by_class(frame: Frame) -> dict[str, Frame]:
+    """The same per class of the oracle token, for every class that occurs, in order of name.
+
+    Each table has a row for every sequence of the trace, zeros where it has none of the class: the
+    draws are those of the whole trace.
+    """
+    classes = frame["oracle_class"].to_numpy(object)
+    known = ~pd.isna(classes)
+    if not known.any():
+        return {}
+    sequence = frame["sequence"].to_numpy()
+    sums = _counts(frame)[known].groupby([classes[known], sequence[known]]).sum()
+    every = np.unique(sequence)
+    names = sorted(set(sums.index.get_level_values(0)))
+    return {str(name): sums.loc[name].reindex(every, fill_value=0.0) for name in names}
+
+
+def _counts(frame: Frame) -> Frame:
+    """What each position adds to the counts, [n] rows, columns COUNTS."""
     covered = frame["ref_in_vocabulary"].to_numpy(bool)
     disagree = frame["disagree"].to_numpy(bool)
     accepts = {side: frame[f"{side}_accepts"].to_numpy(bool) for side in ("ref", "cand")}
@@ -93,8 +117,7 @@ def sums_by_sequence(frame: Frame) -> Frame:
         "flip_margin": np.where(disagree, _numbers(frame["ref_margin"]), 0.0),
         "kl_nats": _numbers(frame["kl_nats"]),
     }
-    counts = pd.DataFrame({name: np.asarray(per_position[name], float) for name in COUNTS})
-    return counts.groupby(frame["sequence"].to_numpy()).sum()
+    return pd.DataFrame({name: np.asarray(per_position[name], float) for name in COUNTS})
 
 
 def write_positions(frame: Frame, path: Path) -> None:

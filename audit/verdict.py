@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from audit.calibration import Calibration
-from audit.evidence import PUBLISHED, Estimates, find, percent, points, weigh
+from audit.evidence import PUBLISHED, Estimates, find, percent, points, pooled, weigh
 from audit.records import Evidence, Verdict, VerdictKind
 
 
@@ -54,7 +54,7 @@ def judge(
 def _judge_trimmed(estimates: Estimates, weights: list[Evidence]) -> Verdict:
     ceiling = _worst_ceiling(estimates)
     bound = weights[0]
-    covered = [e for e in estimates if e.measure == "disagreement_covered" and e.corpus is None]
+    covered = pooled(estimates, "disagreement_covered")
     if covered and all(estimate.value == 0 for estimate in covered):
         sentence = (
             f"vocabulary cut: the rows it keeps answer exactly as the reference's do; {ceiling}"
@@ -70,7 +70,9 @@ def _worst_ceiling(estimates: Estimates) -> str:
     ceilings = [
         e
         for e in estimates
-        if e.measure == "vocabulary_ceiling" and e.corpus and e.value is not None
+        if (e.measure, e.token_class) == ("vocabulary_ceiling", None)
+        and e.corpus
+        and e.value is not None
     ]
     worst = min(ceilings, key=lambda e: e.value if e.value is not None else 1.0)
     return f"acceptance ceiling from vocabulary: {percent(worst.value)} on {worst.corpus}"

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats as sps
 
 from audit.catalogue import CATALOGUE, COUNTS
-from audit.estimates import Facts, estimate_all, pool_registers, sample_of
+from audit.estimates import Facts, estimate_all
 from audit.records import Estimate
+from audit.samples import pool_registers, sample_of
 from audit.stats import (
     MIN_SEQUENCES,
     Resampling,

@@ -70,6 +70,8 @@ def show_run(run: Run, console: Console, *, quiet: bool = False) -> None:
             console.print(_ranking(run, narrow=console.width < _NARROW))
     for candidate in run.candidates:
         console.print(_verdict(candidate), soft_wrap=True)
+        for sentence in wording.ceilings_by_class(candidate.estimates) if not quiet else ():
+            console.print(Text(f"  {sentence}"), soft_wrap=True)
         for sentence in wording.predictions(candidate):
             console.print(Text(f"  {sentence}"), soft_wrap=True)
 
@@ -214,8 +216,10 @@ def _ordered(estimates: Sequence[Estimate]) -> list[Estimate]:
     def shown(estimate: Estimate) -> bool:
         pooled = estimate.corpus is None
         alone = len(corpora.get(estimate.register_, ())) == 1
-        full = estimate.measure == "vocabulary_ceiling" and estimate.value == 1.0
-        return estimate.measure in _SHOWN and not (pooled and alone) and not full
+        # Full, or untold by bare proposals.
+        full = estimate.measure == "vocabulary_ceiling" and estimate.value in (1.0, None)
+        whole = estimate.token_class is None
+        return whole and estimate.measure in _SHOWN and not (pooled and alone) and not full
 
     kept = [estimate for estimate in estimates if shown(estimate)]
     return sorted(kept, key=lambda e: _SHOWN.index(e.measure))
@@ -233,7 +237,8 @@ def _ranking(run: Run, *, narrow: bool) -> Table:
         there = [
             e
             for e in candidate.estimates
-            if worst and e.measure == "disagreement" and e.corpus == worst.corpus
+            if worst
+            and (e.measure, e.corpus, e.token_class) == ("disagreement", worst.corpus, None)
         ]
         cells = (
             wording.clean(candidate.head.name),
@@ -254,7 +259,9 @@ def worst_retention(estimates: Sequence[Estimate]) -> Estimate | None:
     known = [
         (estimate.value, estimate)
         for estimate in estimates
-        if estimate.measure == "retention" and estimate.corpus and estimate.value is not None
+        if (estimate.measure, estimate.token_class) == ("retention", None)
+        and estimate.corpus
+        and estimate.value is not None
     ]
     return min(known, key=lambda pair: pair[0])[1] if known else None
 

@@ -129,7 +129,8 @@ def predictions(candidate: Candidate) -> list[str]:
         rank = f", {found['rank']}" if found["rank"] else ""
         seen = [
             e for e in candidate.estimates
-            if e.measure == measure and e.corpus is None and e.value is not None
+            if (e.measure, e.corpus, e.token_class) == (measure, None, None)
+            and e.value is not None
         ]  # fmt: skip
         beside = f"; measured {number(measure, seen[0].value)}" if seen else ""
         out.append(
@@ -137,6 +138,26 @@ def predictions(candidate: Candidate) -> list[str]:
             f"({number(measure, found['low'])} to {number(measure, found['high'])} at "
             f"{100 * found['level']:.0f} %){rank}{beside}"
         )
+    return out
+
+
+def ceilings_by_class(estimates: Sequence[Estimate]) -> list[str]:
+    """What a trimmed vocabulary can still say, per register: classes below 100 %, worst first."""
+    out = []
+    for register, words in REGISTER_WORDS.items():
+        known = [
+            (e.value, e.token_class)
+            for e in estimates
+            if (e.measure, e.corpus, e.register_) == ("vocabulary_ceiling", None, register)
+            and e.token_class is not None
+            and e.value is not None
+        ]
+        lost = sorted(pair for pair in known if pair[0] < 1.0)
+        if lost:
+            told = ", ".join(f"{name} {number('vocabulary_ceiling', v)}" for v, name in lost)
+            full = len(known) - len(lost)
+            rest = f"; {full} of {len(known)} classes whole" if full else ""
+            out.append(f"vocabulary ceiling {words}: {told}{rest}")
     return out
 
 

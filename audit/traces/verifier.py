@@ -6,7 +6,6 @@ from safetensors or GGUF, never from pickles. Nothing is fetched either.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import re
@@ -26,7 +25,7 @@ from audit.errors import (
     UnreadableError,
     UnsupportedFormatError,
 )
-from audit.provenance import canonical_json, sha256_files
+from audit.provenance import sha256_files, vocabulary_sha256
 from audit.traces.quiet import one_gguf_reader, quiet
 
 _GGUF_MAGIC = b"GGUF"
@@ -95,12 +94,6 @@ def load_tokenizer(path: Path) -> Any:
     _, where = _locate(path)
     with quiet(), one_gguf_reader():
         return _load_tokenizer(where, path)
-
-
-def vocabulary_sha256(words: dict[str, int]) -> str:
-    """Hex SHA-256 of the sorted (token, id) pairs: one hash however the vocabulary was stored."""
-    pairs = [list(pair) for pair in sorted(words.items())]
-    return hashlib.sha256(canonical_json(pairs).encode()).hexdigest()
 
 
 def _locate(path: Path) -> tuple[list[Path], dict[str, Any]]:

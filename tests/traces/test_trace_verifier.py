@@ -17,9 +17,9 @@ from audit.errors import (
     UnreadableError,
     UnsupportedFormatError,
 )
-from audit.provenance import sha256_files
+from audit.provenance import sha256_files, vocabulary_sha256
 from audit.traces import verifier as module
-from audit.traces.verifier import load_verifier, vocabulary_sha256
+from audit.traces.verifier import load_verifier
 
 
 @pytest.fixture
