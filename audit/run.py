@@ -14,7 +14,7 @@ from pathlib import Path
 from audit.anchor import check_anchor, settle_anchors
 from audit.calibration import Calibration
 from audit.controls import run_controls
-from audit.errors import BadUsageError, MismatchError, NotFoundError
+from audit.errors import BadUsageError, NotFoundError
 from audit.files import open_container
 from audit.heads import Head, trim_reference
 from audit.heads.preflight import check_alive, check_pair, not_compressed, notes_of
@@ -29,8 +29,7 @@ from audit.pair import HeadChoice, choose_head, load_cand, load_ref
 from audit.proposed import audit_proposals
 from audit.records import Control, Finding, Run
 from audit.request import AuditRequest, CandidateRequest, Finished
-from audit.samples import REGISTERS
-from audit.traces import Trace, find_traces, read_trace
+from audit.traces import Trace, find_traces, read_traces
 from audit.traces.bundled import bundled_traces, whole_model
 
 __all__ = ["AuditRequest", "CandidateRequest", "Finished", "audit_heads"]
@@ -52,11 +51,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
     choice = choose_head(request.ref, files, request.pair.head)
     ref = load_ref(request.ref, choice, request.ref_options, request.pair.block)
     cands = _load_candidates(request, choice, ref)
-    traces = sorted(
-        (read_trace(path) for path in _find_traces(request, choice, report)),
-        key=lambda trace: (REGISTERS.index(trace.info.register_), trace.info.corpus),
-    )
-    _check_corpora(traces)
+    traces = read_traces(_find_traces(request, choice, report))
     tokens = read_tokens(open_container(request.ref))
     findings = other_heads(choice) + _preflight(ref, cands, tokens, report)
     findings += other_tokenizers(traces, tokens)
@@ -111,26 +106,6 @@ def _find_traces(request: AuditRequest, choice: HeadChoice, report: Progress) ->
         if model is None:
             raise
         return bundled_traces(model, report, layers=choice.name.states)
-
-
-def _check_corpora(traces: Sequence[Trace]) -> None:
-    """Each corpus once: pooling a corpus with itself would only feign more evidence."""
-    seen: dict[str, Trace] = {}
-    for trace in traces:
-        other = seen.setdefault(trace.info.corpus, trace)
-        if other is not trace:
-            raise BadUsageError(
-                f"two traces are of corpus {trace.info.corpus}",
-                hint="give each corpus once, or capture with another --corpus name",
-                where=trace.path or "",
-            )
-    models = {trace.info.model_sha256 for trace in traces}
-    if len(models) > 1:
-        raise MismatchError(
-            f"the traces are of {len(models)} different models: "
-            f"{', '.join(sorted({trace.info.model for trace in traces}))}",
-            hint="audit one verifier at a time",
-        )
 
 
 def _preflight(

@@ -1,10 +1,10 @@
-"""Time what row-trimmed candidates add to `compare_heads` on the reference alone, in one run.
+"""CPU time that row-trimmed candidates add to `compare_heads` on the reference alone, in one run.
 
     python benchmarks/trim.py                       # 2,500 x 262,144 x 640, rows stored as BF16
     python benchmarks/trim.py --vocabulary 65536 --dtype float32
 
 One trim of an eighth of the rows, then four nested ones as `audit trim --sweep` has them. Sides
-are timed alternately; printed are the best time of each and its ratio to the reference alone. A
+are timed alternately; printed are the best CPU time of each and its ratio to the reference alone. A
 trim's rows are drawn at random, the worst case for whoever gathers them.
 """
 
@@ -65,13 +65,16 @@ def main(
 
 
 def _best_of(rounds: int, functions: list[Callable[[], object]]) -> list[float]:
-    """Best wall time of each function in seconds, all in turn in every round."""
+    """Best CPU time of each function in seconds, all in turn in every round.
+
+    Time of all threads of this process: on a busy machine the wall shows what others do.
+    """
     best = [float("inf")] * len(functions)
     for _ in range(rounds):
         for i, function in enumerate(functions):
-            start = time.perf_counter()
+            start = time.process_time()
             function()
-            best[i] = min(best[i], time.perf_counter() - start)
+            best[i] = min(best[i], time.process_time() - start)
     return best
 
 

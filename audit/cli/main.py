@@ -20,6 +20,8 @@ _COMMANDS = {
     "capture": "run a model over text and record a trace",
     "study": "what known cuts of a reference cost, and which rules hold on it",
     "forge": "make a candidate: quantize, prune, low rank, noise or trim",
+    "rank": "a ranked vocabulary from what the model emits, and `rank check` for any list",
+    "trim": "a head under a ranked vocabulary, or several sizes of it in one pass",
     "show": "one run of the ledger",
     "corpora": "the bundled corpora",
 }

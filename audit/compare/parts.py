@@ -29,9 +29,10 @@ class Parts:
         self.running, self._keepers = [ref], [tuple(True for _ in kept)]
         if all(bool(row.all()) for row in kept):
             return
-        signs, place = torch.stack(kept, 1).unique(dim=0, return_inverse=True)
-        self._keepers = [tuple(sign) for sign in signs.tolist()]
-        self.running = [self._part(place == i) for i in range(len(signs))]
+        place = _places(kept)
+        first = [int((place == i).nonzero()[0]) for i in range(int(place.max()) + 1)]
+        self._keepers = [tuple(bool(row[at]) for row in kept) for at in first]
+        self.running = [self._part(place == i) for i in range(len(first))]
 
     def _part(self, mine: Tensor) -> Running:
         ref = self.ref
@@ -46,6 +47,15 @@ class Parts:
         for i, trim in enumerate(self.trims):
             own = [lane for lane, by in zip(lanes, self._keepers, strict=True) if by[i]]
             trim.lane = reduce(Lane.merged, own)
+
+
+def _places(kept: Sequence[Tensor]) -> Tensor:
+    """int64 [V]: a number for each id, equal for ids that the same trims keep (bool [V] each)."""
+    place = torch.zeros(len(kept[0]), dtype=torch.int64)
+    for row in kept:
+        place = 2 * place + row
+        place = (place.bincount() > 0).cumsum(0)[place] - 1
+    return place
 
 
 def assemble(out: Tensor, ids: Tensor, tile: Tile, logits: Tensor) -> None:
