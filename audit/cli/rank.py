@@ -1,4 +1,4 @@
-"""`audit rank`: a ranked vocabulary from what a model emits; `audit rank check`: any list judged."""
+"""`audit rank`: a ranked vocabulary from what a model emits; `rank check`: any list judged."""
 
 from __future__ import annotations
 

@@ -73,12 +73,13 @@ class Pass:
         trims = [cand for cand in cands if isinstance(cand, RowsOfRef)]
         self.parts = Parts(ref, trims)
         columns = max(running.states.shape[1] for running in (ref, *cands))
-        self.plan = plan_pass(n, valid, columns, 1 + len(cands) - len(trims))
+        several = len(self.parts.running) > 1
+        heads = 1 + len(cands) - len(trims)
+        self.plan = plan_pass(n, valid, columns, heads, in_parts=several)
         self.buffers = buffer_for(self.plan, device), buffer_for(self.plan, device)
         self.same = [_may_be_same(cand, ref) for cand in cands]
         self.ref_kl = RefProbabilities(n, buffer_for(self.plan, device)) if kl else None
-        several = kl and len(self.parts.running) > 1
-        self.whole = buffer_for(self.plan, device) if several else None
+        self.whole = buffer_for(self.plan, device) if kl and several else None
         complete = [_covers(ref, valid) and _covers(cand, valid) for cand in cands]
         self.divergence = [Divergence(n, device) if kl and full else None for full in complete]
 
@@ -249,9 +250,12 @@ def _equal_rows(part: Tile, cand: Tile) -> bool:
         return False
     whole = len(part.ids) == len(cand.ids)
     place = slice(None) if whole else torch.searchsorted(cand.ids, part.ids)
-    if part.bias is not None and cand.bias is not None:
-        if not torch.equal(part.bias, cand.bias[place]):
-            return False
+    if (
+        part.bias is not None
+        and cand.bias is not None
+        and not torch.equal(part.bias, cand.bias[place])
+    ):
+        return False
     return torch.equal(part.weight, cand.weight[place])
 
 

@@ -147,7 +147,9 @@ def _source_metadata(ref: Head) -> dict[str, str]:
     """What the reference's safetensors file says of itself."""
     if ref.record.container != "safetensors":
         return {}
-    return {key: str(value) for key, value in open_container(Path(ref.record.path)).metadata.items()}
+    return {
+        key: str(value) for key, value in open_container(Path(ref.record.path)).metadata.items()
+    }
 
 
 def _made(job: Job, result: Recipe) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,13 +30,13 @@ def show_made(made: CardFacts, out: Path, console: Console, *, quiet: bool) -> N
     """A card that was made."""
     forced = {kind: len(ids) for kind, ids in made.forced.items() if ids}
     kept = ", ".join(f"{count:,} {kind}" for kind, count in forced.items()) or "none"
-    _say(
+    say(
         console,
         f"{out}: {made.rows:,} of {made.vocabulary:,} ids; {made.seen_kept:,} of the "
         f"{made.seen:,} ids seen, kept though never seen: {kept}",
     )
     if made.padded:
-        _say(console, f"padding: {len(made.padded):,} ids that nobody emitted, marked in the JSON")
+        say(console, f"padding: {len(made.padded):,} ids that nobody emitted, marked in the JSON")
     if quiet:
         return
     header = ("corpus", "register", "weight", "positions", "distinct ids", "covered")
@@ -48,7 +48,7 @@ def show_made(made: CardFacts, out: Path, console: Console, *, quiet: bool) -> N
         for one in made.corpora
     ]  # fmt: skip
     rows(console, header, lines)
-    _say(console, "covered: on the very text it was made from; on other text it is less")
+    say(console, "covered: on the very text it was made from; on other text it is less")
 
 
 def show_check(found: CardCheck, console: Console, *, quiet: bool) -> None:
@@ -56,7 +56,7 @@ def show_check(found: CardCheck, console: Console, *, quiet: bool) -> None:
     if not quiet:
         _show_counts(found, console)
         _show_coverage(found, console)
-    _say(console, f"{found.card}: {found.verdict.sentence}")
+    say(console, f"{found.card}: {found.verdict.sentence}")
 
 
 def _show_counts(found: CardCheck, console: Console) -> None:
@@ -69,15 +69,20 @@ def _show_counts(found: CardCheck, console: Console) -> None:
         f"  it lacks {found.missing:,} of the {found.seen:,} ids emitted here, and holds "
         f"{number(_CEILING, found.overlap)} of the {found.overlap_of:,} most frequent",
     ]
-    for kind, ids in (found.lost or {}).items():
+    for line in (*lines, *(f"  {note}" for note in found.notes)):
+        say(console, line)
+    show_lost(found.lost, console)
+    say(console, "")
+
+
+def show_lost(lost: Mapping[str, Sequence[int]] | None, console: Console) -> None:
+    """Stop, special and byte tokens that have no row."""
+    for kind, ids in (lost or {}).items():
         if ids:
             some = ", ".join(map(str, ids[:5])) + (", …" if len(ids) > 5 else "")
-            lines.append(f"  {len(ids):,} {kind} tokens have no row (ids {some})")
-    if found.lost is None:
-        lines.append("  stop, special and byte tokens: not looked for; name the model with --model")
-    for line in (*lines, *(f"  {note}" for note in found.notes)):
-        _say(console, line)
-    _say(console, "")
+            say(console, f"  {len(ids):,} {kind} tokens have no row (ids {some})")
+    if lost is None:
+        say(console, "  stop, special and byte tokens: no file here names any")
 
 
 def _show_coverage(found: CardCheck, console: Console) -> None:
@@ -101,9 +106,12 @@ def _show_coverage(found: CardCheck, console: Console) -> None:
     classes = [e for e in found.coverage_by_class if e.corpus is None]
     if classes:
         lines = [
-            [str(e.token_class), scope(e), number(_CEILING, e.value), interval(e), f"{e.positions:,}"]
+            [
+                str(e.token_class), scope(e), number(_CEILING, e.value), interval(e),
+                f"{e.positions:,}",
+            ]
             for e in classes
-        ]
+        ]  # fmt: skip
         rows(console, ("token class", "on", "coverage", "95 % interval", "positions"), lines)
 
 
@@ -161,7 +169,7 @@ def show_escaped(found: Sequence[Escaped], shown: int, console: Console) -> None
     ]  # fmt: skip
     rows(console, header, lines)
     if len(found) > shown:
-        _say(console, f"showing {shown:,} of {len(found):,} missing ids: --escaped {len(found)}")
+        say(console, f"showing {shown:,} of {len(found):,} missing ids: --escaped {len(found)}")
 
 
 def show_trimmed(done: Trimmed, console: Console, *, quiet: bool) -> None:
@@ -169,7 +177,7 @@ def show_trimmed(done: Trimmed, console: Console, *, quiet: bool) -> None:
     change = "rows unchanged"
     if done.relative_error is not None:
         change = f"relative weight error {100 * done.relative_error:.2f} %"
-    _say(
+    say(
         console,
         f"{done.file}: {done.rows:,} of {done.vocabulary:,} rows (1 : {done.row_ratio:.3f}) for "
         f"{done.consumer}, {done.encoding}, {done.head_bytes_before:,} -> {done.head_bytes:,} "
@@ -179,13 +187,13 @@ def show_trimmed(done: Trimmed, console: Console, *, quiet: bool) -> None:
         return
     for one in done.proven:
         near = f", {one.near_ties:,} of them near-ties" if one.differing else ""
-        _say(
+        say(
             console,
             f"  on {one.corpus}: proposals differ from the reference's own rows at "
             f"{one.differing:,} of {one.positions:,} positions{near}",
         )
     for note in done.notes:
-        _say(console, f"  {note}")
+        say(console, f"  {note}")
 
 
 def _corpora(one: Size) -> list[str]:
@@ -193,7 +201,6 @@ def _corpora(one: Size) -> list[str]:
     return list(dict.fromkeys(e.corpus for e in one.estimates if e.corpus))
 
 
-def _say(console: Console, text: str) -> None:
+def say(console: Console, text: str) -> None:
+    """One line, made harmless."""
     console.print(clean(text), soft_wrap=True)
-
-

@@ -84,9 +84,7 @@ def tokens_for(container: Container, traces: Sequence[Trace]) -> Tokens:
     return tokens
 
 
-def _inputs(
-    paths: Sequence[Path], model: Path | None
-) -> tuple[list[Trace], Tokens | None, int]:
+def _inputs(paths: Sequence[Path], model: Path | None) -> tuple[list[Trace], Tokens | None, int]:
     """Traces, what the model says of its tokens, and the number of target ids."""
     traces = read_traces(find_traces(paths, model or Path()))
     given = [emitted(trace) for trace in traces]

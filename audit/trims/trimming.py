@@ -18,7 +18,7 @@ from torch import Tensor
 
 from audit.blocks import BlockHead, BlockOptions
 from audit.errors import BadUsageError, UnreadableError
-from audit.forge import Cut, forge_head
+from audit.forge import Cut, Forged, forge_head
 from audit.forge.damage import weight_errors
 from audit.forge.trim import CONSUMERS, Consumer
 from audit.heads import Head, HeadOptions
@@ -75,8 +75,14 @@ class Wanted:
     out: Path
 
 
-def write_trim(ref: Head, choice: HeadChoice, wanted: Wanted, traces: Sequence[Trace]) -> Trimmed:
-    """Write the trimmed head and prove it.
+def write_trim(
+    ref: Head,
+    choice: HeadChoice,
+    wanted: Wanted,
+    traces: Sequence[Trace],
+    block: BlockOptions | None = None,
+) -> Trimmed:
+    """Write the trimmed head and prove it; `block` is what REF's block was read with.
 
     Raises:
         BadUsageError: the engine reads no such file, or the place can not be written.
@@ -94,7 +100,10 @@ def write_trim(ref: Head, choice: HeadChoice, wanted: Wanted, traces: Sequence[T
             if draft.suffix.lower() == ".pt":
                 done = _token_map(ref, wanted, consumer, draft)
             else:
-                done = _write_and_prove(ref, choice, wanted, consumer, draft, traces)
+                made = _forge(ref, wanted, consumer, draft)
+                head = load_cand(draft, choice, HeadOptions(), block or BlockOptions(), ref)
+                assert isinstance(head, Head)
+                done = _prove(ref, head, wanted, consumer, traces, made)
             draft.replace(wanted.out)
     except OSError as error:
         raise BadUsageError(
@@ -140,24 +149,26 @@ def _check_size(ref: Head, wanted: Wanted) -> None:
         )
 
 
-def _write_and_prove(
-    ref: Head,
-    choice: HeadChoice,
-    wanted: Wanted,
-    consumer: Consumer,
-    draft: Path,
-    traces: Sequence[Trace],
-) -> Trimmed:
+def _forge(ref: Head, wanted: Wanted, consumer: Consumer, draft: Path) -> Forged:
     cut = Cut(
         "trim", card=wanted.card, count=len(wanted.ids), encoding=wanted.encoding,
         ids=tuple(wanted.ids.tolist()), consumer=consumer.name,
     )  # fmt: skip
-    made = forge_head(ref, cut, draft)
-    head = load_cand(draft, choice, HeadOptions(), BlockOptions(), ref)
-    assert isinstance(head, Head)
+    return forge_head(ref, cut, draft)
+
+
+def _prove(
+    ref: Head,
+    head: Head,
+    wanted: Wanted,
+    consumer: Consumer,
+    traces: Sequence[Trace],
+    made: Forged,
+) -> Trimmed:
+    """Compare what was read with what was meant."""
     own = trimmed(ref, wanted.ids, "own rows")
     check_rows(own, head, wanted.encoding)
-    proven = [_prove(ref, own, head, trace, exact=not wanted.encoding) for trace in traces]
+    proven = [_prove_on(trace, ref, own, head, exact=not wanted.encoding) for trace in traces]
     errors = weight_errors(own, head, made.parts, {}) if wanted.encoding else {}
     record = head.projection if isinstance(head, BlockHead) else head.record
     return Trimmed(
@@ -175,13 +186,12 @@ def _write_and_prove(
     )
 
 
-def _prove(ref: Head, own: Head, head: Head, trace: Trace, *, exact: bool) -> Proven:
+def _prove_on(trace: Trace, ref: Head, own: Head, head: Head, *, exact: bool) -> Proven:
     """Run the file beside the reference's own rows, with equal states."""
     measured = measure_trace(ref, [own, head], trace)
-    mine, theirs = (frame["cand"].to_numpy() for frame in measured.frames)
-    differ = torch.from_numpy(mine != theirs).nonzero().squeeze(1)
-    pairs = torch.from_numpy(mine)[differ], torch.from_numpy(theirs)[differ]
-    near = _near_ties(own, measured.ref_states[differ], *pairs)
+    mine, theirs = (torch.tensor(frame["cand"].to_numpy()) for frame in measured.frames)
+    differ = (mine != theirs).nonzero().squeeze(1)
+    near = _near_ties(own, measured.ref_states[differ], mine[differ], theirs[differ])
     if exact and near < len(differ):
         raise UnreadableError(
             f"on {trace.info.corpus} the file proposes other ids than the reference's own rows at "
