@@ -87,7 +87,7 @@ def show_lost(lost: Mapping[str, Sequence[int]] | None, console: Console) -> Non
 
 def _show_coverage(found: CardCheck, console: Console) -> None:
     own = {one.corpus: one for one in found.own_list}
-    gained = {e.corpus: e for e in found.marginal.gained if e.corpus}
+    gained = {str(e.corpus): e for e in found.marginal.gained if e.corpus}
     header = (
         "ceiling on", "register", "coverage", "95 % interval", "own list", "costs",
         f"last {found.marginal.rows:,} rows",
@@ -99,7 +99,7 @@ def _show_coverage(found: CardCheck, console: Console) -> None:
             [
                 scope(e), REGISTER_WORDS[one.register_], number(_CEILING, e.value), interval(e),
                 f"{number(_CEILING, one.own_coverage)} ({one.rows:,})",
-                number("shift_loss", one.cost), number(_CEILING, gained[e.corpus].value),
+                number("shift_loss", one.cost), number(_CEILING, gained[str(e.corpus)].value),
             ]
         )  # fmt: skip
     rows(console, header, lines)

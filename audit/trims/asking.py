@@ -29,7 +29,7 @@ from audit.trims.emitted import Emitted, Ids, emitted
 from audit.trims.escaped import Escaped, escaped_ids
 from audit.trims.spare import write_spare_card
 from audit.trims.sweep import Progress, Size, sweep
-from audit.trims.trimming import Trimmed, Wanted, write_trim
+from audit.trims.trimming import Trimmed, Wanted, check_wanted, write_trim
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,9 @@ def run_trim(request: TrimRequest, progress: Progress | None = None) -> TrimResu
     missing = _missing(given, base, ref, traces, tokens)
     spare = [one.id for one in missing[: request.spare]]
     ids = np.concatenate([base, np.array(spare, np.int64)])
+    wanted = _wanted(request, ids)
+    if wanted:
+        check_wanted(ref, wanted, traces)
     swept, anchors = list[Size](), list[Control]()
     if traces:
         done = sweep(
@@ -112,7 +115,7 @@ def run_trim(request: TrimRequest, progress: Progress | None = None) -> TrimResu
         escaped=missing,
         sizes=swept,
         anchors=anchors,
-        written=_write(request, choice, ref, ids, traces),
+        written=write_trim(ref, choice, wanted, traces, request.pair.block) if wanted else None,
         spare_card=str(request.spare_card) if request.spare_card else None,
         notes=_notes(request, chooser, choice, len(spare)),
     )
@@ -186,13 +189,10 @@ def _trims(
     return found
 
 
-def _write(
-    request: TrimRequest, choice: HeadChoice, ref: Head, ids: Ids, traces: Sequence[Trace]
-) -> Trimmed | None:
+def _wanted(request: TrimRequest, ids: Ids) -> Wanted | None:
     if request.out is None:
         return None
-    wanted = Wanted(request.card, ids, request.consumer, request.encoding, request.out)
-    return write_trim(ref, choice, wanted, traces, request.pair.block)
+    return Wanted(request.card, ids, request.consumer, request.encoding, request.out)
 
 
 def _notes(request: TrimRequest, chooser: Chooser, choice: HeadChoice, spare: int) -> list[str]:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from audit.blocks import BlockHead, BlockOptions
 from audit.errors import BadUsageError, UnreadableError
+from audit.files import open_container
 from audit.forge import Cut, Forged, forge_head
 from audit.forge.damage import weight_errors
 from audit.forge.trim import CONSUMERS, Consumer
@@ -89,8 +90,7 @@ def write_trim(
         UnreadableError: what was written does not read back as it was meant; nothing is left.
         AuditError: as forging does.
     """
-    consumer = consumer_for(ref, wanted)
-    _check_size(ref, wanted)
+    consumer = check_wanted(ref, wanted, traces)
     try:
         wanted.out.parent.mkdir(parents=True, exist_ok=True)
         if wanted.out.is_dir():
@@ -114,12 +114,33 @@ def write_trim(
     return done
 
 
-def consumer_for(ref: Head, wanted: Wanted) -> Consumer:
-    """The engine named, or the one that the file's name implies.
+def check_wanted(ref: Head, wanted: Wanted, traces: Sequence[Trace]) -> Consumer:
+    """The engine that the file is for, once it is known that the file could be made.
 
     Raises:
-        BadUsageError: it reads no such file, or no such encoding.
+        BadUsageError: the engine reads no such file or encoding, nothing would be trimmed, or a
+            file that is read would be overwritten.
     """
+    if len(wanted.ids) >= ref.rows.count:
+        raise BadUsageError(
+            f"{len(wanted.ids):,} rows of {ref.rows.count:,} would trim nothing",
+            hint="ask for fewer: --rows",
+        )
+    read = [wanted.card, *(trace.path for trace in traces if trace.path)]
+    read += open_container(Path(ref.record.path)).files
+    if isinstance(ref, BlockHead):
+        read += ref.block.container.files
+    if wanted.out.resolve() in {path.resolve() for path in read}:
+        raise BadUsageError(
+            f"{wanted.out.name} is one of the files that are read",
+            hint="choose another -o",
+            where=wanted.out,
+        )
+    return _consumer(ref, wanted)
+
+
+def _consumer(ref: Head, wanted: Wanted) -> Consumer:
+    """The engine named, or the one that the file's name implies."""
     suffix = wanted.out.suffix.lower()
     usual = {".gguf": "llama.cpp", ".safetensors": "vllm", ".pt": "sglang"}
     name = wanted.consumer or usual.get(suffix, "llama.cpp")
@@ -139,14 +160,6 @@ def consumer_for(ref: Head, wanted: Wanted) -> Consumer:
             where=wanted.out,
         )
     return consumer
-
-
-def _check_size(ref: Head, wanted: Wanted) -> None:
-    if len(wanted.ids) >= ref.rows.count:
-        raise BadUsageError(
-            f"{len(wanted.ids):,} rows of {ref.rows.count:,} would trim nothing",
-            hint="ask for fewer: --rows",
-        )
 
 
 def _forge(ref: Head, wanted: Wanted, consumer: Consumer, draft: Path) -> Forged:

@@ -96,8 +96,10 @@ def test_flavours_and_weights():
     assert weights_of(given_, "prose", ["german=2.5"])["german"] == Fraction(5, 2)
 
 
-@pytest.mark.parametrize("text", ["german", "german=", "=2", "german=-1", "german=nan", "german=inf",
-                                  "french=1", "german=1/0"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    ["german", "german=", "=2", "german=-1", "german=nan", "german=inf", "french=1", "german=1/0"],
+)
 def test_bad_weights_are_refused(text):
     with pytest.raises(BadUsageError) as refused:
         weights_of(infos(("german", "de")), "mixed", [text])
