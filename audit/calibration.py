@@ -73,6 +73,8 @@ class Calibration(Record):
     reference: str
     """Hash of the reference head."""
     head: str
+    created: str | None = None
+    """UTC, ISO 8601; None where it was not kept."""
     traces: dict[str, str]
     """Corpus -> hash of its trace."""
     fitted_to: dict[str, str] = Field(default_factory=dict)

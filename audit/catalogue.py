@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-MEASURES_VERSION = 1
+MEASURES_VERSION = 2
 """Raised whenever a number could change for the same input; part of every Run."""
 
 COUNTS = (
@@ -129,6 +129,35 @@ SHIFT_MEASURES = {
     "shift_loss": "1 minus retention under domain shift",
 }
 """Made of two retentions instead of one ratio."""
+
+CONTROLS = ("anchor", "self", "row subset", "shuffled rows", "shifted oracle")
+"""Checks of an audit on itself, in the order they run."""
+
+_UNBOUNDED = float("inf")
+_RANGES = {
+    "harm": (-1.0, 1.0),
+    "harm_covered": (-1.0, 1.0),
+    "shift_tax": (-_UNBOUNDED, _UNBOUNDED),
+    "shift_loss": (-_UNBOUNDED, 1.0),
+    "near_tie_auc": (0.0, 1.0),
+}
+"""What is neither a rate nor merely not negative. A flip costs one acceptance at most; retention,
+and with it tax and loss, has no end on the better side."""
+
+
+def possible_range(measure: str) -> tuple[float, float]:
+    """The smallest and the largest value that a measure can have."""
+    if measure in _RANGES:
+        return _RANGES[measure]
+    return 0.0, 1.0 if CATALOGUE[measure].is_rate else _UNBOUNDED
+
+
+def better_when_lower(measure: str) -> bool | None:
+    """Which way is better; None for what describes rather than judges."""
+    if measure in SHIFT_MEASURES:
+        return True
+    return CATALOGUE[measure].lower_is_better if measure in CATALOGUE else None
+
 
 TOKEN_CLASSES = {
     "stop": "ends a text: the stop ids that the configuration names",

@@ -65,6 +65,12 @@ class UnsupportedFormatError(AuditError):
     kind = "unsupported_format"
 
 
+class BadPolicyError(AuditError):
+    """A policy or waiver file that can not have been meant as it stands."""
+
+    kind = "bad_policy"
+
+
 class MissingExtraError(AuditError):
     """An optional library that is not installed."""
 

@@ -24,6 +24,7 @@ from audit.forge import Cut, block_moments, cut_head, parse_cut, second_moment_o
 from audit.heads import Head, HeadOptions
 from audit.measure import Measured, measure_trace, states_for, valid_ids
 from audit.pair import PairOptions, choose_head, load_ref
+from audit.provenance import now_utc
 from audit.ranking import RankCorrelation, spearman
 from audit.records import Control
 from audit.stats import Resampling
@@ -113,6 +114,7 @@ def make_calibration(
     made = Calibration(
         reference=ref.record.sha256,
         head=head,
+        created=now_utc(),
         traces={trace.info.corpus: trace.sha256 or "" for trace in traces},
         fitted_to={trace.info.corpus: trace.sha256 or "" for trace in fit},
         yardsticks=tuple(yardsticks),

@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.mark.parametrize(
     "module", ["audit.ledger", "audit.verdict", "audit.estimates", "audit.report.terminal",
-               "audit.cli.main", "audit.cli.show", "audit.corpora"],
+               "audit.cli.main", "audit.cli.show", "audit.corpora", "audit.gate", "audit.policy",
+               "audit.cli.gate", "audit.cli.policy", "audit.report.limits"],
 )  # fmt: skip
 def test_what_judges_or_shows_never_loads_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

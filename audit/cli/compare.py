@@ -11,6 +11,7 @@ import click
 
 from audit.cli.blocks import block_options
 from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options
+from audit.cli.gating import load_gating
 from audit.errors import BadUsageError
 
 _FILE = click.Path(path_type=Path)
@@ -21,6 +22,7 @@ Examples:
   audit compare model/ q8.gguf q4.gguf --trace traces/ --kl
   audit compare model.gguf --trim ranks.txt --json
   audit compare model/ mtp-q4_0.gguf --head mtp --trace traces/
+  audit compare ref.safetensors cand.gguf --trace traces/ --gate policy.toml
 """
 
 
@@ -77,32 +79,41 @@ Examples:
     "--resamples", type=RESAMPLES, default=4000, show_default=True,
     help="Bootstrap resamples of the sequences.",
 )  # fmt: skip
+@click.option("--gate", "policy", type=_FILE, help="Hold the run against this policy (TOML).")
+@click.option("--waivers", type=_FILE, help="With --gate: TOML file of waivers.")
+@click.option("--exit-zero", is_flag=True, help="With --gate: report without blocking.")
 @click.option("--no-record", is_flag=True, help="Do not write the run into the ledger.")
 @shared_options
-def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -> None:
+def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -> int:
     """Run each CAND beside REF on identical hidden states and say what the cut costs.
 
     REF and CAND: a safetensors file, a sharded index, a Hugging Face folder, a GGUF file (any
-    shard), a LoRA adapter of REF, or a proposals file.
+    shard), a LoRA adapter of REF, or a proposals file. With --gate the exit code is 0 passed,
+    1 failed, 3 undecided; without, 0 once it measured.
     """
     from audit.ledger import check_writable, run_json, save_run
     from audit.report.terminal import progress_on, show_run
     from audit.run import audit_heads
 
+    gating = load_gating(options["policy"], options["waivers"], options["exit_zero"])
     request = _request(ref, cand, options, shared.ledger)
     if not options["no_record"]:
         check_writable(shared.ledger)
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         finished = audit_heads(request, progress)
-    run = finished.run
+    run = gating.judge(finished.run) if gating else finished.run
     if not options["no_record"]:
         run = save_run(run, finished.frames, shared.ledger)
     if shared.as_json:
         click.echo(run_json(run))
     elif shared.quiet < 2:
         show_run(run, shared.out, quiet=bool(shared.quiet))
-        if run.run:
-            click.echo(f"run {run.run} recorded · next: audit show {run.run}")
+    if gating:
+        gating.warn(shared)
+        gating.show(run, shared)
+    if run.run and shared.quiet < 2 and not shared.as_json:
+        click.echo(f"run {run.run} recorded · next: audit show {run.run}")
+    return gating.exit_code(run) if gating else 0
 
 
 def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger: Path) -> Any:

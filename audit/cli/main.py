@@ -22,6 +22,8 @@ _COMMANDS = {
     "forge": "make a candidate: quantize, prune, low rank, noise or trim",
     "rank": "a ranked vocabulary from what the model emits, and `rank check` for any list",
     "trim": "a head under a ranked vocabulary, or several sizes of it in one pass",
+    "gate": "hold a recorded run against a policy",
+    "policy": "write, check and compare the policies of a gate",
     "show": "one run of the ledger",
     "corpora": "the bundled corpora",
 }

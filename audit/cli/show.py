@@ -24,6 +24,7 @@ def show(shared: Shared, run: str, tokens: int) -> None:
     """Show RUN: a full id, a unique beginning of one, or `latest`."""
     from audit.ledger import load_positions, load_run, run_json
     from audit.report.flips import costliest_flips
+    from audit.report.limits import show_gates
     from audit.report.terminal import rows, show_run
 
     found = load_run(run, shared.ledger)
@@ -32,6 +33,7 @@ def show(shared: Shared, run: str, tokens: int) -> None:
         return
     if shared.quiet < 2:
         show_run(found, shared.out, quiet=bool(shared.quiet))
+        show_gates(found, shared.out, quiet=bool(shared.quiet))
     if tokens and shared.quiet < 2:
         header, lines = costliest_flips(load_positions(found, shared.ledger), tokens)
         rows(shared.out, header, lines)

@@ -16,7 +16,15 @@ from audit.records.base import (
     Stage,
     VerdictKind,
 )
-from audit.records.decisions import GateResult, LimitResult, PolicyRecord, Review, Waiver
+from audit.records.decisions import (
+    CandidateGate,
+    GateResult,
+    Judgement,
+    LimitResult,
+    PolicyRecord,
+    Review,
+    Waiver,
+)
 from audit.records.findings import Control, Estimate, Evidence, Finding, Verdict
 from audit.records.inputs import ExtraState, HeadRecord, TraceInfo, TraceRecord
 from audit.records.run import Candidate, Inspection, Provenance, Run
@@ -24,6 +32,7 @@ from audit.records.run import Candidate, Inspection, Provenance, Run
 __all__ = [
     "SCHEMA_VERSION",
     "Candidate",
+    "CandidateGate",
     "Control",
     "Decision",
     "Estimate",
@@ -33,6 +42,7 @@ __all__ = [
     "GateResult",
     "HeadRecord",
     "Inspection",
+    "Judgement",
     "LimitResult",
     "OracleKind",
     "Outcome",

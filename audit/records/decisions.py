@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from audit.records.base import Decision, Outcome, Record, Register
+from audit.records.base import SCHEMA_VERSION, Decision, Outcome, Record, Register
 
 
 class LimitResult(Record):
@@ -34,7 +34,7 @@ class LimitResult(Record):
     reason: str
     """Why the policy has this limit."""
     date: str
-    """When the policy got it, ISO 8601."""
+    """When the policy got it, ISO 8601; empty for the check that every gate makes."""
     waiver: str | None = None
     """Id of the waiver that lifts this failure; the outcome still says that it failed."""
 
@@ -57,8 +57,34 @@ class GateResult(Record):
     sentence: str
     limits: tuple[LimitResult, ...]
     policy: PolicyRecord
+    changes: tuple[str, ...] = ()
+    """What changed since the policy that this one names as its previous one, a sentence each."""
     judged: str
     """UTC, ISO 8601."""
+
+
+class CandidateGate(Record):
+    """One candidate of a judged run, by name and hash."""
+
+    name: str
+    head_sha256: str
+    gate: GateResult
+
+
+class Judgement(Record):
+    """What `audit gate --json` prints: a recorded run held against a policy, nothing recorded."""
+
+    schema_: int = Field(default=SCHEMA_VERSION, alias="schema")
+    run: str | None
+    """Id of the run; empty where it never was in a ledger, None for a self-test alone."""
+    outcome: Outcome | None
+    """The worst of the candidates'; the exit code says the same."""
+    policy: PolicyRecord
+    candidates: tuple[CandidateGate, ...]
+    selftest: dict[str, int] | None = None
+    """Limit -> on how many made-up runs it gave the right outcome; None when it was not tried."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
 
 class Waiver(Record):
@@ -67,11 +93,12 @@ class Waiver(Record):
     id: str
     """Hash of the other fields."""
     head_sha256: str
+    """Of the head that may pass, or a beginning of it of 12 digits or more."""
     limit: str
     reason: str
     who: str
     created: str
-    """UTC, ISO 8601."""
+    """UTC, ISO 8601; empty where a waiver file does not tell."""
     expires: str
     """The last day on which it holds, ISO 8601."""
 

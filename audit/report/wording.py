@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from audit.catalogue import CATALOGUE
-from audit.records import Candidate, Estimate, HeadRecord, TraceRecord
+from audit.records import Candidate, Estimate, HeadRecord, LimitResult, TraceRecord
 
 REGISTER_WORDS = {
     "in_distribution": "in distribution",
@@ -22,6 +22,7 @@ OTHER_TITLES = {
     "near_tie_auc": "near-tie AUC",
 }
 _POINTS = ("shift_tax", "shift_loss")
+_MOST_DIGITS = 8
 
 
 def clean(text: str) -> str:
@@ -37,18 +38,42 @@ def measure_title(name: str) -> str:
     return CATALOGUE[name].title if name in CATALOGUE else OTHER_TITLES[name]
 
 
-def number(measure: str, value: float | None) -> str:
-    """A value in its measure's unit: per cent, points, nats or a plain ratio; a dash for none."""
+def number(measure: str, value: float | None, more: int = 0) -> str:
+    """A value in its measure's unit: per cent, points, nats or a plain ratio; a dash for none.
+
+    With `more` decimals than usual.
+    """
     if value is None:
         return "–"
+    factor, digits, suffix = _unit(measure)
+    return f"{_fixed(factor * value, digits + more)}{suffix}"
+
+
+def exact_number(measure: str, value: float) -> str:
+    """A threshold: with as many decimals as it was given."""
+    factor, digits, _ = _unit(measure)
+    scaled = factor * value
+    enough = [n for n in range(_MOST_DIGITS) if abs(round(scaled, digits + n) - scaled) < 1e-9]
+    return number(measure, value, enough[0] if enough else _MOST_DIGITS)
+
+
+def digits_apart(measure: str, bound: float, values: Sequence[float]) -> int:
+    """How many more decimals show every value that is not the bound as another number."""
+    others = [value for value in values if value != bound]
+    for more in range(_MOST_DIGITS):
+        if all(number(measure, v, more) != number(measure, bound, more) for v in others):
+            return more
+    return _MOST_DIGITS
+
+
+def _unit(measure: str) -> tuple[float, int, str]:
+    """Factor, decimals and suffix that a measure is shown with."""
     if measure in _POINTS:
-        return f"{_fixed(100 * value, 1)} pt"
+        return 100.0, 1, " pt"
     unit = CATALOGUE[measure].unit if measure in CATALOGUE else "ratio"
-    if unit == "share":
-        return f"{_fixed(100 * value, 2)} %"
-    if unit == "points":
-        return f"{_fixed(100 * value, 1)} %"
-    return _fixed(value, 4 if unit == "nats" else 2)
+    if unit in ("share", "points"):
+        return 100.0, 2 if unit == "share" else 1, " %"
+    return 1.0, 4 if unit == "nats" else 2, ""
 
 
 def interval(estimate: Estimate) -> str:
@@ -139,6 +164,41 @@ def predictions(candidate: Candidate) -> list[str]:
             f"{100 * found['level']:.0f} %){rank}{beside}"
         )
     return out
+
+
+def limit_cells(result: LimitResult) -> list[str]:
+    """One limit of a gate in columns: name, measure, place, estimate, interval, bound, outcome."""
+    if result.corpus:
+        place = clean(result.corpus)
+    else:
+        place = REGISTER_WORDS[result.register_] if result.register_ else "–"
+    if result.token_class:
+        place += f", {result.token_class}"
+    title = result.measure.replace("_", " ")
+    estimate = "–" if result.value is None else f"{result.value:,.1f}".removesuffix(".0")
+    if result.measure == "compressed" and result.value is not None:
+        estimate = size(int(result.value))
+    interval = "–"
+    if result.measure in CATALOGUE or result.measure in OTHER_TITLES:
+        title = measure_title(result.measure)
+        values = [v for v in (result.value, result.low, result.high) if v is not None]
+        bound = result.threshold
+        more = 0 if bound is None else digits_apart(result.measure, bound, values)
+        estimate = number(result.measure, result.value, more)
+        if result.low is not None and result.high is not None:
+            ends = (number(result.measure, end, more) for end in (result.low, result.high))
+            interval = " to ".join(ends)
+    outcome = f"{result.outcome}, waived" if result.waiver else result.outcome
+    outcome += ", predicted" if result.predicted else ""
+    return [
+        clean(result.limit),
+        clean(title),
+        place,
+        estimate,
+        interval,
+        clean(result.bound),
+        outcome,
+    ]
 
 
 def ceilings_by_class(estimates: Sequence[Estimate]) -> list[str]:

@@ -77,7 +77,8 @@ def run(gemma_gguf: Path, traces: Path, candidates: dict[str, Path]) -> dict[str
 
 def values(run: dict[str, Any], index: int) -> dict[tuple[str, str], float]:
     estimates = run["candidates"][index]["estimates"]
-    return {(e["measure"], e["corpus"]): e["value"] for e in estimates if e["corpus"]}
+    whole = [e for e in estimates if e["corpus"] and e["token_class"] is None]
+    return {(e["measure"], e["corpus"]): e["value"] for e in whole}
 
 
 def test_the_reference_is_the_verifiers_own_head(run: dict[str, Any]) -> None:
