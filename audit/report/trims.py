@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from audit.report.terminal import rows
-from audit.report.wording import REGISTER_WORDS, clean, interval, number, scope, size
+from audit.report.wording import REGISTER_WORDS, clean, count, interval, number, scope, size
 
 if TYPE_CHECKING:
     from audit.trims.card import CardFacts
@@ -29,7 +29,7 @@ _CEILING = "vocabulary_ceiling"
 def show_made(made: CardFacts, out: Path, console: Console, *, quiet: bool) -> None:
     """A card that was made."""
     forced = {kind: len(ids) for kind, ids in made.forced.items() if ids}
-    kept = ", ".join(f"{count:,} {kind}" for kind, count in forced.items()) or "none"
+    kept = ", ".join(f"{many:,} {kind}" for kind, many in forced.items()) or "none"
     say(
         console,
         f"{out}: {made.rows:,} of {made.vocabulary:,} ids; {made.seen_kept:,} of the "
@@ -80,7 +80,7 @@ def show_lost(lost: Mapping[str, Sequence[int]] | None, console: Console) -> Non
     for kind, ids in (lost or {}).items():
         if ids:
             some = ", ".join(map(str, ids[:5])) + (", …" if len(ids) > 5 else "")
-            say(console, f"  {len(ids):,} {kind} tokens have no row (ids {some})")
+            say(console, f"  no row for {count(len(ids), f'{kind} token')} (ids {some})")
     if lost is None:
         say(console, "  stop, special and byte tokens: no file here names any")
 

@@ -168,7 +168,7 @@ def test_more_rows_than_there_are(capsys):
 def test_missing_stop_ids_are_told(capsys):
     card(Path("r.txt"), range(1, 500))
     assert audit("trim", MODEL, "--ranks", "r.txt", "-o", "h.gguf") == 0
-    assert "1 stop tokens have no row (ids 0)" in capsys.readouterr().out
+    assert "no row for 1 stop token (ids 0)" in capsys.readouterr().out
 
 
 def test_the_studys_row_ratio():
