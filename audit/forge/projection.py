@@ -144,12 +144,11 @@ def _source(ref: Head) -> Container | None:
 
 
 def _source_metadata(ref: Head) -> dict[str, str]:
-    """What the reference's safetensors file says of itself."""
-    if ref.record.container != "safetensors":
+    """What the reference's safetensors file says of itself; nothing for a head made in memory."""
+    path = Path(ref.record.path)
+    if ref.record.container != "safetensors" or not path.exists():
         return {}
-    return {
-        key: str(value) for key, value in open_container(Path(ref.record.path)).metadata.items()
-    }
+    return {key: str(value) for key, value in open_container(path).metadata.items()}
 
 
 def _made(job: Job, result: Recipe) -> dict[str, Any]:
