@@ -80,16 +80,27 @@ def estimate_all(frames: Sequence[Frame], facts: Facts, resampling: Resampling) 
         own = [sample for sample in corpora if sample.register == "domain_shift"]
         for sample in (*own, shifted):
             out += _shift(sample, by_register.get("in_distribution"), facts, resampling)
-    return out + _by_class(frames, facts, resampling)
+    return out + estimate_by_class(CLASS_MEASURES, frames, facts, resampling)
 
 
-def _by_class(frames: Sequence[Frame], facts: Facts, how: Resampling) -> list[Estimate]:
-    """The few measures that are estimated per token class; last, after those of all positions."""
+def estimate_some(
+    names: Sequence[str], frames: Sequence[Frame], facts: Facts, resampling: Resampling
+) -> list[Estimate]:
+    """As `estimate_all`, of some measures of the catalogue only: per corpus and per register."""
+    corpora = [sample_of(frame, resampling) for frame in frames]
+    samples = (*corpora, *pool_registers(corpora, resampling))
+    return [_ratio(CATALOGUE[name], s, facts, resampling) for name in names for s in samples]
+
+
+def estimate_by_class(
+    names: Sequence[str], frames: Sequence[Frame], facts: Facts, resampling: Resampling
+) -> list[Estimate]:
+    """As `estimate_some`, per token class."""
     out: list[Estimate] = []
-    measures = [CATALOGUE[name] for name in CLASS_MEASURES]
-    for samples in class_samples(frames, how).values():
-        for sample in (*samples, *pool_registers(samples, how)):
-            out += [_ratio(measure, sample, facts, how) for measure in measures]
+    measures = [CATALOGUE[name] for name in names]
+    for samples in class_samples(frames, resampling).values():
+        for sample in (*samples, *pool_registers(samples, resampling)):
+            out += [_ratio(measure, sample, facts, resampling) for measure in measures]
     return out
 
 

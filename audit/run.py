@@ -29,8 +29,7 @@ from audit.pair import HeadChoice, choose_head, load_cand, load_ref
 from audit.proposed import audit_proposals
 from audit.records import Control, Finding, Run
 from audit.request import AuditRequest, CandidateRequest, Finished
-from audit.samples import REGISTERS
-from audit.traces import Trace, find_traces, read_trace
+from audit.traces import Trace, find_traces, read_traces
 from audit.traces.bundled import bundled_traces, whole_model
 
 __all__ = ["AuditRequest", "CandidateRequest", "Finished", "audit_heads"]
@@ -52,10 +51,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
     choice = choose_head(request.ref, files, request.pair.head)
     ref = load_ref(request.ref, choice, request.ref_options, request.pair.block)
     cands = _load_candidates(request, choice, ref)
-    traces = sorted(
-        (read_trace(path) for path in _find_traces(request, choice, report)),
-        key=lambda trace: (REGISTERS.index(trace.info.register_), trace.info.corpus),
-    )
+    traces = read_traces(_find_traces(request, choice, report), check=False)
     tokens = _tokens(request)
     findings = other_heads(choice) + check_belonging(ref, traces, force=request.force)
     findings += _preflight(ref, cands, tokens, report)

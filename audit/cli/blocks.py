@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import click
 
 from audit.errors import BadUsageError
 
@@ -31,3 +35,30 @@ def block_options(options: dict[str, Any]) -> Any:
         position_offset=options["position_offset"],
         aux_layers=tuple(int(part) for part in layers.split(",")) if layers else None,
     )
+
+
+def block_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that `block_options` reads."""
+    flags = (
+        click.option(
+            "--verifier", type=click.Path(path_type=Path),
+            help="Target model of a draft that holds no embedding.",
+        ),
+        click.option(
+            "--borrow-target-head", is_flag=True, help="An EAGLE-3 draft uses the target's head."
+        ),
+        click.option(
+            "--concat", type=click.Choice(["embedding_first", "hidden_first"]),
+            help="Order of an MTP head's two inputs, where the layout does not tell.",
+        ),
+        click.option(
+            "--stage", type=click.Choice(["post_norm", "pre_norm"]),
+            help="Norm stage of the state that an MTP head reads.",
+        ),
+        click.option(
+            "--position-offset", type=int, help="Position id of a sequence's first row."
+        ),
+    )  # fmt: skip
+    for flag in reversed(flags):
+        function = flag(function)
+    return function

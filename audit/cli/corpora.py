@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from audit.cli.frame import Shared, shared_options
+from audit.cli.frame import Shared, default_group, shared_options
 from audit.errors import BadUsageError
 
 if TYPE_CHECKING:
@@ -41,17 +41,7 @@ Examples:
 """
 
 
-class _ListByDefault(click.Group):
-    """Options without a command belong to `list`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = ctx.help_option_names
-        if not args or (args[0].startswith("-") and args[0] not in own):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_ListByDefault, epilog=_EPILOG)
+@click.group(cls=default_group("list"), epilog=_EPILOG)
 def corpora() -> None:
     """Text to measure on: list it (without a command), verify it, fetch what lies elsewhere."""
 

@@ -100,6 +100,18 @@ def shared_options(function: Callable[..., int | None]) -> Callable[..., None]:
     return command
 
 
+def default_group(command: str) -> type[click.Group]:
+    """A class of groups in which options without a command belong to `command`."""
+
+    class Group(click.Group):
+        def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+            if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+                args = [command, *args]
+            return super().parse_args(ctx, args)
+
+    return Group
+
+
 def guarded(work: Callable[[], int | None], as_json: bool) -> int:
     """Run `work` and return the exit code, printing what went wrong."""
     try:

@@ -22,6 +22,8 @@ _COMMANDS = {
     "import": "turn another tool's hidden-state dump into a trace",
     "study": "what known cuts of a reference cost, and which rules hold on it",
     "forge": "make a candidate: quantize, prune, low rank, noise or trim",
+    "rank": "a ranked vocabulary from what the model emits, and `rank check` for any list",
+    "trim": "a head under a ranked vocabulary, or several sizes of it in one pass",
     "gate": "hold a recorded run against a policy",
     "policy": "write, check and compare the policies of a gate",
     "runs": "the ledger's runs, the newest first",

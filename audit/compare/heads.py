@@ -80,7 +80,7 @@ def _running(
     cand: Head, ref: Head, running_ref: Running, inputs: Tensor, oracle: Tensor
 ) -> Running:
     if takes_rows_of(cand, ref):
-        return RowsOfRef(cand, running_ref, oracle)
+        return RowsOfRef(cand, running_ref)
     # The very same tensor where nothing is adapted: equal weights then mean equal logits.
     states = running_ref.states if cand.adapt is ref.adapt else cand.project_in(inputs)
     if cand.adapt is ref.adapt:

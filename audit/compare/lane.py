@@ -125,6 +125,25 @@ class Lane:
         self.oracle_logit[here + at.start] = logit
         count[here] -= (logit > self.oracle_estimate[at][here]).long()
 
+    def merged(self, other: Lane) -> Lane:
+        """The lane of two disjoint sets of ids, from the lanes of each on the same positions."""
+        lane = Lane(self.oracle, self.oracle_estimate)
+        ahead = other.best > self.best
+        equal = other.best == self.best
+        # On equal logits the lower id stays, whichever part it is in.
+        theirs = ahead | (equal & (other.best_id < self.best_id))
+        lane.best = torch.maximum(self.best, other.best)
+        lane.best_id = torch.where(theirs, other.best_id, self.best_id)
+        seconds = torch.maximum(self.second, other.second)
+        lane.second = torch.maximum(torch.minimum(self.best, other.best), seconds)
+        most = torch.where(ahead, other.ties, self.ties)
+        lane.ties = torch.where(equal, self.ties + other.ties, most)
+        lane.oracle_logit = torch.maximum(self.oracle_logit, other.oracle_logit)
+        lane.above_oracle = self.above_oracle + other.above_oracle
+        lane.finite = self.finite & other.finite
+        lane.pad_best = torch.maximum(self.pad_best, other.pad_best)
+        return lane
+
     @property
     def tied(self) -> Tensor:
         """bool [N]: two or more ids share the best logit."""

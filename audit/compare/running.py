@@ -32,7 +32,14 @@ class Tile:
 class Running:
     """One head on the states of one trace."""
 
-    def __init__(self, head: Head, states: Tensor, oracle: Tensor, device: torch.device) -> None:
+    def __init__(
+        self,
+        head: Head,
+        states: Tensor,
+        oracle: Tensor,
+        device: torch.device,
+        estimate: Tensor | None = None,
+    ) -> None:
         """Set up, and estimate the oracle's logits.
 
         Args:
@@ -40,10 +47,12 @@ class Running:
             states: float32 [N, k] on `device`, already through `head.project_in`.
             oracle: int64 [N] on `device`, -1 where there is none.
             device: where the products run.
+            estimate: the oracle's logits float32 [N], where they are known already.
         """
         self.head, self.states, self.device = head, states, device
         self.ids = head.ids.to(device)
-        self.lane = Lane(oracle, self._estimate_oracle(oracle))
+        known = self._estimate_oracle(oracle) if estimate is None else estimate
+        self.lane = Lane(oracle, known)
 
     def tile(self, lo: int, hi: int) -> Tile:
         """Decode the rows whose target id is in lo..hi-1."""
@@ -86,22 +95,12 @@ class Running:
 class RowsOfRef(Running):
     """A candidate whose rows are rows of the reference, on the same states: no product of its own.
 
-    Its logits are columns of the reference's, so an exact row subset can never differ by rounding.
+    Its lane is merged from those of the reference's parts (see `parts`), so an exact row subset
+    can never differ by rounding.
     """
 
-    def __init__(self, head: Head, ref: Running, oracle: Tensor) -> None:
-        super().__init__(head, ref.states, oracle, ref.device)
-
-    def tile(self, lo: int, hi: int) -> Tile:
-        start, stop = self._row_range(lo, hi)
-        return Tile(torch.empty(0, device=self.device), None, self.ids[start:stop])
-
-    def columns(self, tile: Tile, ref_tile: Tile, ref_logits: Tensor, buffer: Tensor) -> Tensor:
-        """The reference's logits at this head's ids, padded as `logits` pads them."""
-        out, inner = padded_view(buffer, len(ref_logits), len(tile.ids))
-        columns = torch.searchsorted(ref_tile.ids, tile.ids)
-        inner.copy_(ref_logits.index_select(1, columns))
-        return out
+    def __init__(self, head: Head, ref: Running) -> None:
+        super().__init__(head, ref.states, ref.lane.oracle, ref.device, ref.lane.oracle_estimate)
 
 
 def takes_rows_of(cand: Head, ref: Head) -> bool:

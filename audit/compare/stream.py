@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from audit.compare.divergence import Divergence, RefProbabilities
+from audit.compare.parts import Parts, assemble
 from audit.compare.plan import plan_pass
 from audit.compare.running import RowsOfRef, Running, Tile, buffer_for, check_weights
 from audit.errors import UnreadableError
@@ -69,11 +70,16 @@ class Pass:
         """
         self.ref, self.cands, self.valid, self.vocabulary = ref, list(cands), valid, vocabulary
         n, device = len(ref.states), ref.device
+        trims = [cand for cand in cands if isinstance(cand, RowsOfRef)]
+        self.parts = Parts(ref, trims)
         columns = max(running.states.shape[1] for running in (ref, *cands))
-        self.plan = plan_pass(n, valid, columns, 1 + len(cands))
+        several = len(self.parts.running) > 1
+        heads = 1 + len(cands) - len(trims)
+        self.plan = plan_pass(n, valid, columns, heads, in_parts=several)
         self.buffers = buffer_for(self.plan, device), buffer_for(self.plan, device)
         self.same = [_may_be_same(cand, ref) for cand in cands]
         self.ref_kl = RefProbabilities(n, buffer_for(self.plan, device)) if kl else None
+        self.whole = buffer_for(self.plan, device) if kl and several else None
         complete = [_covers(ref, valid) and _covers(cand, valid) for cand in cands]
         self.divergence = [Divergence(n, device) if kl and full else None for full in complete]
 
@@ -86,34 +92,49 @@ class Pass:
             self._tile(lo, hi)
         if self.vocabulary > self.valid:
             self._padding()
+        self.parts.merge()
         if progress:
             progress(len(tiles), len(tiles))
         for running in (self.ref, *self.cands):
             _check_finite(running, tiles)
 
     def _tile(self, lo: int, hi: int) -> None:
-        ref_tile = self.ref.tile(lo, hi)
-        cand_tiles = [cand.tile(lo, hi) for cand in self.cands]
-        for i, (cand, tile) in enumerate(zip(self.cands, cand_tiles, strict=True)):
-            if self.same[i] and not isinstance(cand, RowsOfRef):
-                self.same[i] = _equal_tiles(ref_tile, tile)
+        parts = [part.tile(lo, hi) for part in self.parts.running]
+        cand_tiles = {
+            i: cand.tile(lo, hi)
+            for i, cand in enumerate(self.cands)
+            if not isinstance(cand, RowsOfRef)
+        }
+        for i, tile in cand_tiles.items():
+            self.same[i] = self.same[i] and _equal_tiles(parts, tile)
         for at in self.plan.chunks:
-            logits = self.ref.logits(ref_tile, at, self.buffers[0])
-            peak = self.ref.lane.update(at, logits, ref_tile.ids)
-            if self.ref_kl:
-                post = self.ref.head.post
-                self.ref_kl.update(at, post(logits[:, : len(ref_tile.ids)]), post(peak))
-            for i, tile in enumerate(cand_tiles):
-                self._candidate(i, tile, at, ref_tile, logits)
+            self._reference(parts, at)
+            for i, tile in cand_tiles.items():
+                self._candidate(i, tile, at)
 
-    def _candidate(self, i: int, tile: Tile, at: slice, ref_tile: Tile, ref_logits: Tensor) -> None:
+    def _reference(self, parts: Sequence[Tile], at: slice) -> None:
+        """One chunk of the reference: every part's lane, and its probabilities where KL is due."""
+        ids = _ids_of(parts) if self.whole is not None else parts[0].ids
+        n, peaks = at.stop - at.start, []
+        for part, tile in zip(self.parts.running, parts, strict=True):
+            if len(tile.ids) == 0:
+                continue
+            logits = part.logits(tile, at, self.buffers[0])
+            peaks.append(part.lane.update(at, logits, tile.ids))
+            if self.whole is not None:
+                whole = self.whole[: n * len(ids)].view(n, len(ids))
+                assemble(whole, ids, tile, logits)
+                logits = whole
+        if self.ref_kl and peaks:
+            post = self.ref.head.post
+            peak = torch.stack(peaks).amax(0)
+            self.ref_kl.update(at, post(logits[:, : len(ids)]), post(peak))
+
+    def _candidate(self, i: int, tile: Tile, at: slice) -> None:
         if len(tile.ids) == 0:
             return
         cand = self.cands[i]
-        if isinstance(cand, RowsOfRef):
-            logits = cand.columns(tile, ref_tile, ref_logits, self.buffers[1])
-        else:
-            logits = cand.logits(tile, at, self.buffers[1])
+        logits = cand.logits(tile, at, self.buffers[1])
         peak = cand.lane.update(at, logits, tile.ids)
         divergence = self.divergence[i]
         if self.ref_kl and divergence:
@@ -121,7 +142,7 @@ class Pass:
             divergence.update(at, post(logits[:, : len(tile.ids)]), post(peak), self.ref_kl)
 
     def _padding(self) -> None:
-        for running in (self.ref, *self.cands):
+        for running in (*self.parts.running, *self.cands):
             if isinstance(running, RowsOfRef):
                 continue
             for lo in range(self.valid, self.vocabulary, self.plan.tile):
@@ -152,8 +173,10 @@ class Pass:
         for lane, running, other in ((ref, self.ref, cand.lane), (cand.lane, cand, ref)):
             rows = (differ & lane.tied & (lane.ties <= NARROW_TIE)).nonzero().squeeze(1)
             if len(rows):
-                source = self.ref if isinstance(running, RowsOfRef) else running
-                flip[rows] |= self._logits_at(source, rows, other.best_id[rows]) == lane.best[rows]
+                ids = other.best_id[rows]
+                of_ref = running is self.ref or isinstance(running, RowsOfRef)
+                for source in self.parts.running if of_ref else [running]:
+                    flip[rows] |= self._logits_at(source, rows, ids) == lane.best[rows]
         return flip.cpu()
 
     def _logits_at(self, running: Running, rows: Tensor, ids: Tensor) -> Tensor:
@@ -210,14 +233,30 @@ def _covers(running: Running, valid: int) -> bool:
     return int((running.ids < valid).sum()) == valid
 
 
-def _equal_tiles(ref: Tile, cand: Tile) -> bool:
-    if ref.weight.shape != cand.weight.shape or not torch.equal(ref.ids, cand.ids):
+def _ids_of(parts: Sequence[Tile]) -> Tensor:
+    """All ids of a range, ascending, int64."""
+    return torch.cat([part.ids for part in parts]).sort().values
+
+
+def _equal_tiles(parts: Sequence[Tile], cand: Tile) -> bool:
+    """True when the candidate's rows are the reference's, which are given in parts."""
+    if not torch.equal(_ids_of(parts), cand.ids):
         return False
-    if (ref.bias is None) != (cand.bias is None):
+    return all(_equal_rows(part, cand) for part in parts)
+
+
+def _equal_rows(part: Tile, cand: Tile) -> bool:
+    if part.weight.shape[1] != cand.weight.shape[1] or (part.bias is None) != (cand.bias is None):
         return False
-    if ref.bias is not None and cand.bias is not None and not torch.equal(ref.bias, cand.bias):
+    whole = len(part.ids) == len(cand.ids)
+    place = slice(None) if whole else torch.searchsorted(cand.ids, part.ids)
+    if (
+        part.bias is not None
+        and cand.bias is not None
+        and not torch.equal(part.bias, cand.bias[place])
+    ):
         return False
-    return torch.equal(ref.weight, cand.weight)
+    return torch.equal(part.weight, cand.weight[place])
 
 
 def _check_finite(running: Running, tiles: list[tuple[int, int]]) -> None:

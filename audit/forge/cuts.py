@@ -40,7 +40,7 @@ class Cut:
 
     kind: Kind
     encoding: str | None = None
-    """Of `quantize`."""
+    """Of `quantize`; of `trim` where the kept rows are quantized too."""
     keep: float | None = None
     """Of `prune`, the fraction of channels; of `lowrank`, the fraction of weights."""
     calibrated: bool = False
@@ -51,6 +51,10 @@ class Cut:
     """Of `trim`, the ranks card."""
     count: int | None = None
     """Of `trim`, how many of its ids; None for all."""
+    ids: tuple[int, ...] | None = None
+    """Of `trim`, the ids themselves in the order of rank, where not simply the card's first."""
+    consumer: str | None = None
+    """Of `trim`, the engine whose conventions the file follows; a name of `trim.CONSUMERS`."""
 
     @property
     def family(self) -> Family:
@@ -192,7 +196,8 @@ def _percent(fraction: float | None) -> str:
 
 def _trim_title(cut: Cut) -> str:
     card = cut.card.name if cut.card else ""
-    return f"{cut.count:,} rows by {card}" if cut.count else f"the rows of {card}"
+    rows = f"{cut.count:,} rows by {card}" if cut.count else f"the rows of {card}"
+    return f"{rows}, {cut.encoding}" if cut.encoding else rows
 
 
 _TITLES: dict[Kind, Callable[[Cut], str]] = {

@@ -100,7 +100,8 @@ def forge_head(
             )
     about = _about(ref, cut, made, seed, notes)
     if kind == "safetensors":
-        write_safetensors(out, distinct(tensors), made=about)
+        metadata = {key: str(value) for key, value in ref.block.container.metadata.items()}
+        write_safetensors(out, distinct(tensors), made=about, metadata=metadata)
     else:
         tensors += runtime_tensors(ref, made)
         keys = changed_keys(ref, made, tensors)

@@ -19,7 +19,7 @@ from audit.errors import BadUsageError, UnsupportedFormatError
 from audit.files import Container, open_container
 from audit.forge.cuts import Cut
 from audit.forge.recipes import IN_BOTH, RECIPES, Job, Recipe
-from audit.forge.trim import absolute_d2t, offset_d2t, t2d_mask
+from audit.forge.trim import map_tensors
 from audit.forge.writers import Stored, stored, write_gguf, write_safetensors
 from audit.heads.head import Head
 
@@ -61,7 +61,7 @@ def forge_projection(
     tensors = result.tensors + companions(job, result)
     made = _made(job, result)
     if not is_gguf:
-        return write_safetensors(out, tensors, made=made)
+        return write_safetensors(out, tensors, made=made, metadata=_source_metadata(ref))
     return write_gguf(out, tensors, source=_source(ref), keys=rule_keys(ref), made=made)
 
 
@@ -83,7 +83,7 @@ def _check(ref: Head, cut: Cut, out: Path) -> bool:
     refused = (
         cut.kind in ("fp8", "lowrank")
         if suffix == ".gguf"
-        else cut.kind == "quantize" and cut.encoding not in IN_BOTH
+        else cut.encoding is not None and cut.encoding not in IN_BOTH
     )
     if refused:
         right = ".safetensors" if suffix == ".gguf" else ".gguf"
@@ -116,11 +116,8 @@ def companions(job: Job, result: Recipe) -> list[Stored]:
     if ref.bias is not None:
         bias = ref.bias[torch.searchsorted(ref.ids, ids)]
         found.append(stored(f"{result.bias_stem or job.stem}.bias", bias.float()))
-    if len(ids) < ref.vocabulary and job.is_gguf:
-        found.append(stored("d2t", absolute_d2t(ids)))
-    elif len(ids) < ref.vocabulary:
-        found.append(stored("d2t", offset_d2t(ids)))
-        found.append(stored("t2d", t2d_mask(ids, ref.vocabulary)))
+    if len(ids) < ref.vocabulary:
+        found += map_tensors(ids, ref.vocabulary, is_gguf=job.is_gguf, consumer=job.consumer)
     if job.is_gguf and ref.norm is not None:
         found.append(stored("output_norm.weight", ref.norm.gain.float()))
         if ref.norm.bias is not None:
@@ -144,6 +141,14 @@ def rule_keys(ref: Head) -> dict[str, Any]:
 def _source(ref: Head) -> Container | None:
     """The reference's file, whose key-values a GGUF candidate keeps."""
     return open_container(Path(ref.record.path)) if ref.record.container == "gguf" else None
+
+
+def _source_metadata(ref: Head) -> dict[str, str]:
+    """What the reference's safetensors file says of itself; nothing for a head made in memory."""
+    path = Path(ref.record.path)
+    if ref.record.container != "safetensors" or not path.exists():
+        return {}
+    return {key: str(value) for key, value in open_container(path).metadata.items()}
 
 
 def _made(job: Job, result: Recipe) -> dict[str, Any]:

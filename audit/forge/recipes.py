@@ -21,7 +21,7 @@ from audit.forge.noise import noisy_tiles
 from audit.forge.nvfp4 import tensor_scale
 from audit.forge.quantize import check_encodable, encode_tile, encoded_tiles
 from audit.forge.tiles import largest, row_tiles
-from audit.forge.trim import ids_of_card
+from audit.forge.trim import CONSUMERS, Consumer, ids_of_card
 from audit.forge.writers import Stored, stored
 from audit.heads.head import Head
 from audit.heads.rows import Rows, SelectedRows, StoredRows
@@ -54,6 +54,10 @@ class Job:
         return self.ref.rows.count, self.ref.rows.columns
 
     @property
+    def consumer(self) -> Consumer | None:
+        return CONSUMERS[self.cut.consumer] if self.cut.consumer else None
+
+    @property
     def floats(self) -> str:
         """The type of computed weights: float32 only where the reference has it."""
         return "F32" if self.ref.record.encoding == "F32" else "BF16"
@@ -65,18 +69,24 @@ class Recipe:
 
     tensors: list[Stored]
     ids: Tensor
-    """int64, ascending: the target id of each row."""
+    """int64: the target id of each row; ascending, but for a consumer of rows by rank."""
     notes: tuple[str, ...] = ()
     bias_stem: str | None = None
     """Where the bias belongs, when not beside the weight."""
 
 
 def _quantized(job: Job) -> Recipe:
-    encoding, rows = str(job.cut.encoding), job.ref.rows
+    return Recipe(_in_blocks(job, job.ref.rows), job.ref.ids)
+
+
+def _in_blocks(job: Job, rows: Rows) -> list[Stored]:
+    """Rows in the cut's encoding, with the scale of the whole where that has one."""
+    encoding = str(job.cut.encoding)
     check_encodable(encoding, rows.columns)
     scale = tensor_scale(largest(rows)) if encoding == "NVFP4" else 1.0
-    made = Stored(job.weight, encoding, job.shape, lambda: encoded_tiles(rows, encoding, scale))
-    return Recipe([made, *_sidecar(job, scale)], job.ref.ids)
+    shape = (rows.count, rows.columns)
+    made = Stored(job.weight, encoding, shape, lambda: encoded_tiles(rows, encoding, scale))
+    return [made, *_sidecar(job, scale)]
 
 
 def _fp8(job: Job) -> Recipe:
@@ -125,19 +135,25 @@ def _low_rank(job: Job) -> Recipe:
 
 
 def _trimmed(job: Job) -> Recipe:
-    assert job.cut.card is not None
-    ref = job.ref
-    ids = ids_of_card(job.cut.card, job.cut.count, ref.vocabulary)
+    cut, ref = job.cut, job.ref
+    assert cut.card is not None
+    if cut.ids is None:
+        ids = ids_of_card(cut.card, cut.count, ref.vocabulary)
+    else:
+        ids = torch.tensor(cut.ids, dtype=torch.int64)
+    if not (job.consumer and job.consumer.by_rank and job.is_gguf):
+        ids = ids.sort().values
     place = torch.searchsorted(ref.ids, ids).clamp(max=len(ref.ids) - 1)
     absent = ids[ref.ids[place] != ids]
     if len(absent):
         raise BadUsageError(
-            f"{len(absent)} ids of {job.cut.card.name} have no row in {ref.record.name}, "
+            f"{len(absent)} ids of {cut.card.name} have no row in {ref.record.name}, "
             f"the first is {int(absent[0])}",
             hint="forge from the full head",
-            where=job.cut.card,
+            where=cut.card,
         )
-    return Recipe(_same_rows(job, SelectedRows(ref.rows, place)), ids)
+    rows = SelectedRows(ref.rows, place)
+    return Recipe(_in_blocks(job, rows) if cut.encoding else _same_rows(job, rows), ids)
 
 
 RECIPES: dict[str, Callable[[Job], Recipe]] = {

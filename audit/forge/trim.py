@@ -1,19 +1,62 @@
 """Rows of a vocabulary by a ranks card, and the map from draft rows to target ids.
 
-Kept rows stand in the order of ascending id, as EAGLE-3's tools write them. llama.cpp reads `d2t`
-as absolute ids (I64), vLLM and the EAGLE-3 repositories as offsets: id = row + d2t[row]; a bool
-`t2d` beside it says which ids are kept and settles which reading is meant (formats.md 2).
+Kept rows stand in the order of ascending id, as EAGLE-3's tools write them, except for memra, whose
+rows stand in the order of rank. llama.cpp reads `d2t` as absolute ids (I64), memra too (I32); vLLM,
+SGLang and the EAGLE-3 repositories as offsets: id = row + d2t[row]; a bool `t2d` beside it says
+which ids are kept and settles which reading is meant. vLLM's Medusa heads have absolute ids under
+the name `token_map`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from audit.errors import BadUsageError
+from audit.forge.writers import Stored, stored
 from audit.heads.vocab_map import check_ids, drop_duplicates, read_id_list
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """How one engine reads a trimmed head."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    """Of the files it reads, the usual one first."""
+    by_rank: bool = False
+    """Rows in the order of rank; else of ascending id."""
+    narrow: bool = False
+    """`d2t` as I32; else I64."""
+    is_medusa: bool = False
+    """Absolute ids under the name `token_map`."""
+
+
+CONSUMERS = {
+    consumer.name: consumer
+    for consumer in (
+        Consumer("llama.cpp", (".gguf",)),
+        Consumer("vllm", (".safetensors",)),
+        Consumer("vllm-medusa", (".safetensors",), is_medusa=True),
+        Consumer("sglang", (".safetensors", ".pt")),
+        Consumer("memra", (".gguf",), by_rank=True, narrow=True),
+    )
+}
+
+
+def map_tensors(
+    ids: Tensor, vocabulary: int, *, is_gguf: bool, consumer: Consumer | None
+) -> list[Stored]:
+    """The tensors that say which target id each row stands for, int64 [rows] in any order."""
+    if is_gguf:
+        wanted = absolute_d2t(ids)
+        return [stored("d2t", wanted.int() if consumer and consumer.narrow else wanted)]
+    if consumer and consumer.is_medusa:
+        return [stored("token_map", absolute_d2t(ids))]
+    return [stored("d2t", offset_d2t(ids)), stored("t2d", t2d_mask(ids, vocabulary))]
 
 
 def ids_of_card(card: Path, count: int | None, vocabulary: int) -> Tensor:

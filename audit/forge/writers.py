@@ -119,9 +119,15 @@ def write_gguf(
 
 
 def write_safetensors(
-    path: Path, tensors: Sequence[Stored], *, made: Mapping[str, Any] | None = None
+    path: Path,
+    tensors: Sequence[Stored],
+    *,
+    made: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a safetensors file; the order of `tensors` does not change it.
+
+    `metadata` is kept as it is; `made` says how the file was made.
 
     Raises:
         BadUsageError: an encoding that safetensors does not have.
@@ -132,8 +138,11 @@ def write_safetensors(
     # Widest type first, then by name, as the library does: every tensor is aligned to its type.
     ordered = sorted(tensors, key=lambda t: (-SAFETENSORS_BITS[t.encoding], t.name))
     header: dict[str, Any] = {}
+    about = dict(sorted((metadata or {}).items()))
     if made is not None:
-        header["__metadata__"] = {MADE_KEY: canonical_json(made)}
+        about[MADE_KEY] = canonical_json(made)
+    if about:
+        header["__metadata__"] = about
     at = 0
     for tensor in ordered:
         offsets = [at, at := at + tensor.nbytes]

@@ -64,6 +64,13 @@ class Pieces:
             return word.removeprefix("##").replace(_SPACE, " "), False
         return word.replace(_SPACE, " "), False
 
+    def lone_bytes(self) -> frozenset[int]:
+        """Ids of byte-level BPE that stand for one byte: what any text can be written with."""
+        if self.style != "byte_level":
+            return frozenset()
+        words = self.words.items()
+        return frozenset(i for i, word in words if word in _BYTES and i not in self.literal)
+
     def class_of(self, index: int) -> str:
         """The class of an id by its text alone."""
         if index in self.unused or _MARKER.fullmatch(self.words[index]):

@@ -6,6 +6,7 @@ a trace never loads transformers.
 """
 
 from audit.traces.find import find_traces
+from audit.traces.together import read_traces
 from audit.traces.trace import Trace, lookahead_rows, read_trace, write_trace
 
-__all__ = ["Trace", "find_traces", "lookahead_rows", "read_trace", "write_trace"]
+__all__ = ["Trace", "find_traces", "lookahead_rows", "read_trace", "read_traces", "write_trace"]

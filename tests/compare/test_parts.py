@@ -1,0 +1,149 @@
+"""Trims merged from the reference's parts, against a dense float64 reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.compare import compare_heads
+from audit.compare.parts import Parts
+from audit.compare.running import RowsOfRef, Running
+from audit.heads.head import trim_rows
+from tests.heads_in_memory import head_of
+
+V, H, N = 1500, 24, 70
+
+
+def data(seed: int, *, whole: bool = False):
+    """With `whole`, weights and states of whole numbers: ties are common and sums exact."""
+    rng = torch.Generator().manual_seed(seed)
+    if whole:
+        weight = torch.randint(-1, 2, (V, 4), generator=rng).float()
+        return weight, torch.randint(-2, 3, (N, 4), generator=rng).float(), rng
+    return torch.randn(V, H, generator=rng), torch.randn(N, H, generator=rng), rng
+
+
+def dense(weight, states, ids, oracle, bias=None):
+    """Proposal, margin, number of best ids, and rank of the oracle, by sorting everything."""
+    logits = states.double() @ weight.double()[ids].T
+    if bias is not None:
+        logits += bias.double()[ids]
+    best = logits.max(1).values
+    first = [(row == top).nonzero()[0, 0] for row, top in zip(logits, best, strict=True)]
+    proposal = ids[torch.stack(first)]
+    two = torch.cat([logits, logits], 1) if len(ids) == 1 else logits
+    two = two.sort(1, descending=True).values[:, :2]
+    ties = (logits == best[:, None]).sum(1)
+    rank = []
+    for row, token in zip(logits, oracle, strict=True):
+        place = (ids == token).nonzero()
+        if len(place) == 0:
+            rank.append(0)
+        else:
+            mine = row[place[0, 0]]
+            rank.append(1 if mine == row.max() else max(2, 1 + int((row > mine).sum())))
+    return proposal, two[:, 0] - two[:, 1], ties, torch.tensor(rank)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_trims_equal_brute_force(whole, with_bias):
+    weight, states, rng = data(3, whole=whole)
+    bias = torch.randint(-2, 3, (V,), generator=rng).float() if with_bias else None
+    ref = head_of(weight, bias=bias)
+    oracle = torch.randint(0, V, (N,), generator=rng)
+    order = torch.randperm(V, generator=rng)
+    kept = [order[:40], order[:300], order[:900], order[200:500], order[:1], order]
+    trims = [trim_rows(ref, ids, ref.record) for ids in kept]
+    own, answers = compare_heads(ref, trims, states, oracle)
+    for ids, answer in zip([torch.arange(V), *kept], [own, *answers], strict=True):
+        proposal, margin, ties, rank = dense(weight, states, ids.sort().values, oracle, bias)
+        assert torch.equal(answer.proposal, proposal)
+        assert torch.equal(answer.ties, ties) and torch.equal(answer.oracle_rank, rank)
+        expected = margin.float() if len(ids) > 1 else torch.zeros(N)
+        assert torch.allclose(answer.margin, expected, atol=1e-4)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.sets(st.integers(0, 59), min_size=1), min_size=1, max_size=5), st.integers(0, 99)
+)
+def test_any_sets_of_ids(sets, seed):
+    rng = torch.Generator().manual_seed(seed)
+    weight = torch.randint(-1, 2, (60, 3), generator=rng).float()
+    states = torch.randint(-2, 3, (9, 3), generator=rng).float()
+    oracle = torch.randint(-1, 60, (9,), generator=rng)
+    ref = head_of(weight)
+    kept = [torch.tensor(sorted(ids)) for ids in sets]
+    trims = [trim_rows(ref, ids, ref.record) for ids in kept]
+    _, answers = compare_heads(ref, trims, states, oracle)
+    for ids, answer in zip(kept, answers, strict=True):
+        proposal, _, ties, rank = dense(weight, states, ids, oracle)
+        assert torch.equal(answer.proposal, proposal) and torch.equal(answer.ties, ties)
+        assert torch.equal(answer.oracle_rank, rank)
+
+
+def test_nested_trims_make_one_part_more_than_there_are_trims():
+    weight, states, rng = data(5)
+    ref = head_of(weight)
+    running = Running(ref, states, torch.zeros(N, dtype=torch.int64), torch.device("cpu"))
+    order = torch.randperm(V, generator=rng)
+    trims = [RowsOfRef(trim_rows(ref, order[:n], ref.record), running) for n in (10, 100, 1000)]
+    parts = Parts(running, trims)
+    ids = torch.cat([part.head.ids for part in parts.running])
+    assert sorted(len(part.head.ids) for part in parts.running) == [10, 90, 500, 900]
+    assert torch.equal(ids.sort().values, torch.arange(V))
+    assert Parts(running, []).running == [running]
+
+
+def test_no_product_but_the_references(monkeypatch):
+    weight, states, rng = data(6)
+    ref = head_of(weight)
+    done = []
+    true = torch.mm
+
+    def counted(a, b, **more):
+        done.append(a.shape[0] * a.shape[1] * b.shape[1])
+        return true(a, b, **more)
+
+    monkeypatch.setattr(torch, "mm", counted)
+    order = torch.randperm(V, generator=rng)
+    trims = [trim_rows(ref, order[:n], ref.record) for n in (50, 400, 1400)]
+    compare_heads(ref, trims, states, torch.zeros(N, dtype=torch.int64))
+    assert sum(done) == N * V * H
+
+
+def test_other_candidates_and_kl_are_what_they_are_without_trims():
+    weight, states, rng = data(7)
+    noisy = weight + 0.05 * torch.randn(V, H, generator=rng)
+    ref, cand, same = head_of(weight), head_of(noisy), head_of(weight.clone())
+    oracle = torch.randint(0, V, (N,), generator=rng)
+    trim = trim_rows(ref, torch.randperm(V, generator=rng)[:321], ref.record)
+    own, alone = compare_heads(ref, [cand, same], states, oracle, kl=True)
+    again, beside = compare_heads(ref, [trim, cand, same], states, oracle, kl=True)
+    assert torch.equal(own.proposal, again.proposal)
+    for a, b in zip(alone, beside[1:], strict=True):
+        assert torch.equal(a.proposal, b.proposal)
+        assert torch.allclose(a.kl_nats, b.kl_nats, atol=1e-6)
+    logits = [states.double() @ w.double().T for w in (weight, noisy)]
+    logp, logq = (x.log_softmax(-1) for x in logits)
+    exact = (logp.exp() * (logp - logq)).sum(-1)
+    assert np.allclose(beside[1].kl_nats, exact, atol=1e-5)
+    assert beside[2].same_weights and not beside[1].same_weights and beside[0].kl_nats is None
+    assert not beside[0].same_weights
+
+
+def test_padding_stays_masked_in_every_part():
+    weight, states, rng = data(8)
+    weight[1400:] *= 50.0
+    ref = replace(head_of(weight), valid=1400)
+    order = torch.randperm(V, generator=rng)
+    trim = trim_rows(ref, torch.cat([order[:200], torch.arange(1400, V)]).unique(), ref.record)
+    own, [answer] = compare_heads(ref, [trim], states, torch.zeros(N, dtype=torch.int64))
+    assert int(own.proposal.max()) < 1400 and int(answer.proposal.max()) < 1400
+    assert bool(own.pad_would_win.any()) and torch.equal(own.pad_would_win, answer.pad_would_win)
