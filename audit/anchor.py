@@ -14,10 +14,10 @@ import torch
 
 from audit.blocks import BlockHead
 from audit.chance import independent_share, upper
-from audit.compare import Answers, compare_heads
-from audit.compare.stream import NARROW_TIE
 from audit.errors import MismatchError
 from audit.heads import Head
+from audit.lockstep import Answers, compare_heads
+from audit.lockstep.stream import NARROW_TIE
 from audit.measure import Measured
 from audit.records import Control
 from audit.traces import Trace

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 
-from audit.gate import EXIT_CODES, judge_run, outcome_of
+from audit.gating import EXIT_CODES, judge_run, outcome_of
 from audit.ledger import Ledger, open_ledger
 from audit.policy import Policy, load_policy
 from audit.records import Run, Waiver

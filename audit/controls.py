@@ -15,10 +15,10 @@ from torch import Tensor
 
 from audit.anchor import sample_rows
 from audit.chance import independent_share, upper
-from audit.compare import Answers, compare_heads
 from audit.heads import Head
 from audit.heads.head import trim_rows
 from audit.heads.rows import SelectedRows
+from audit.lockstep import Answers, compare_heads
 from audit.measure import Measured
 from audit.records import Control
 from audit.traces import Trace

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from audit.blocks import BlockHead
-from audit.compare import Answers, compare_heads
-from audit.compare.heads import known_ids
-from audit.compare.stream import Progress
 from audit.errors import MismatchError
 from audit.heads import Head, Proposals
 from audit.heads.proposals import check_trace
 from audit.heads.tokens import Tokens
+from audit.lockstep import Answers, compare_heads
+from audit.lockstep.heads import known_ids
+from audit.lockstep.stream import Progress
 from audit.pair import same_block, same_parameters
 from audit.table import Frame, position_frame
 from audit.traces import Trace, lookahead_rows

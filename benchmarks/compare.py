@@ -24,9 +24,9 @@ import torch
 from safetensors.torch import save_file
 from timing import bare_products, best_of, peak_kib
 
-from audit.compare import compare_heads
 from audit.heads import load_head
 from audit.heads.head import Head
+from audit.lockstep import compare_heads
 
 
 @click.command()

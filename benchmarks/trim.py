@@ -20,9 +20,9 @@ import click
 import torch
 from safetensors.torch import save_file
 
-from audit.compare import compare_heads
 from audit.heads import load_head
 from audit.heads.head import trim_rows
+from audit.lockstep import compare_heads
 
 _SHARES = (32, 16, 8, 4)
 

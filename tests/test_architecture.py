@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.mark.parametrize(
     "module", ["audit.ledger", "audit.verdict", "audit.estimates", "audit.report.terminal",
-               "audit.cli.main", "audit.cli.show", "audit.corpora", "audit.gate", "audit.policy",
+               "audit.cli.main", "audit.cli.show", "audit.corpora", "audit.gating", "audit.policy",
                "audit.cli.gate", "audit.cli.policy", "audit.report.limits",
                "audit.diff", "audit.report.history"],
 )  # fmt: skip

@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from audit.compare import compare_heads
 from audit.heads import HeadOptions, load_candidate, load_head
 from audit.heads.head import Head
+from audit.lockstep import compare_heads
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def _prove(gating: Gating) -> dict[str, int]:
     Raises:
         BadPolicyError: a limit that can not fail, or that nothing can pass.
     """
-    from audit.gate import selftest
+    from audit.gating import selftest
 
     found = selftest(gating.policy, datetime.now(UTC))
     broken = [one for one in found if one.wrong]
@@ -97,7 +97,7 @@ def _prove(gating: Gating) -> dict[str, int]:
 
 
 def _document(gating: Gating, judged: Run | None, tried: dict[str, int] | None) -> object:
-    from audit.gate import outcome_of
+    from audit.gating import outcome_of
     from audit.records import CandidateGate, Judgement
 
     done = Judgement(

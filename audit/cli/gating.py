@@ -33,7 +33,7 @@ class Gating:
 
         Waivers of the ledger count beside those of a file.
         """
-        from audit.gate import judge_run
+        from audit.gating import judge_run
 
         heads = {candidate.head.sha256 for candidate in run.candidates}
         kept = [waiver for head in sorted(heads) for waiver in ledger.waivers_of(head)]
@@ -48,7 +48,7 @@ class Gating:
 
     def exit_code(self, judged: Run) -> int:
         """0 passed, 1 failed, 3 undecided, from the very results in the run."""
-        from audit.gate import EXIT_CODES, outcome_of
+        from audit.gating import EXIT_CODES, outcome_of
 
         return 0 if self.exit_zero else EXIT_CODES[outcome_of(judged)]
 
@@ -61,7 +61,7 @@ class Gating:
 
     def warn(self, shared: Shared) -> None:
         """Say on stderr which waivers can not be meant for this policy."""
-        from audit.gate import unknown_limits
+        from audit.gating import unknown_limits
 
         for sentence in unknown_limits(self.waivers, self.policy) if shared.quiet < 2 else ():
             click.echo(f"note: {sentence}", err=True)
@@ -74,7 +74,7 @@ def load_gating(policy: Path | None, waivers: Path | None, exit_zero: bool) -> G
         BadUsageError: options of a gate without a policy.
         BadPolicyError, NotFoundError: see `load_policy` and `load_waivers`.
     """
-    from audit.gate import load_waivers
+    from audit.gating import load_waivers
     from audit.policy import load_policy, read_text
 
     if policy is None:

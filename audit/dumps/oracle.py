@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from audit.compare import compare_heads
 from audit.dumps.alignment import agreement, require_agreement
 from audit.dumps.collect import Collected, Progress
 from audit.dumps.logits_file import LogitsFile
@@ -19,6 +18,7 @@ from audit.dumps.model import Model
 from audit.dumps.reader import Reader
 from audit.dumps.request import ImportRequest
 from audit.errors import BadUsageError, MismatchError
+from audit.lockstep import compare_heads
 from audit.records import Finding, OracleKind, Stage
 
 _ROWS = 8192

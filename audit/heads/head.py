@@ -2,7 +2,7 @@
 
 proposal = ids[argmax(rows @ adapt(states) + bias)], with ids beyond the tokenizer masked. The
 post-head rule changes margins and divergence, never the greedy token. How these parts are found in
-a file is the business of `loading`; how they are multiplied, of `audit.compare`.
+a file is the business of `loading`; how they are multiplied, of `audit.lockstep`.
 """
 
 from __future__ import annotations

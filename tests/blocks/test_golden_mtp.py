@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from audit.blocks import BlockHead, heads_in, load_block_head
-from audit.compare import compare_heads
 from audit.files import open_container
 from audit.heads.options import HeadOptions
+from audit.lockstep import compare_heads
 from audit.traces import lookahead_rows
 
 from .tiny import make_trace, near

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from audit.compare import compare_heads
 from audit.corpora import Document
+from audit.lockstep import compare_heads
 from audit.measure import states_for
 from audit.traces import lookahead_rows
 from audit.traces.capture import capture

@@ -13,7 +13,6 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from audit.compare import compare_heads
 from audit.errors import BadUsageError, UnsupportedFormatError
 from audit.files import decode_rows, open_container
 from audit.forge import forge_projection, parse_cut, quantize_rows, second_moment_of, suffix_for
@@ -23,6 +22,7 @@ from audit.forge.lowrank import low_rank, rank_for
 from audit.forge.noise import add_noise
 from audit.heads import FinalNorm, HeadOptions, PostHead, load_candidate, load_head
 from audit.heads.adapters import KeepColumns
+from audit.lockstep import compare_heads
 from tests.heads_in_memory import head_of
 
 V, H, N = 300, 64, 500

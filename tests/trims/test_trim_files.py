@@ -13,9 +13,9 @@ from gguf import GGUFReader
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from audit.compare import compare_heads
 from audit.errors import AuditError, BadUsageError, UnreadableError
 from audit.heads import load_head
+from audit.lockstep import compare_heads
 from audit.pair import PairOptions
 from audit.trims import trimming
 from audit.trims.asking import TrimRequest, run_trim

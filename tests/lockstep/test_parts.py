@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.compare import compare_heads
-from audit.compare.parts import Parts
-from audit.compare.running import RowsOfRef, Running
 from audit.heads.head import trim_rows
+from audit.lockstep import compare_heads
+from audit.lockstep.parts import Parts
+from audit.lockstep.running import RowsOfRef, Running
 from tests.heads_in_memory import head_of
 
 V, H, N = 1500, 24, 70

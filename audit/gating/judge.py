@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from audit.errors import UnreadableError
-from audit.gate.bounds import SEVERITY
-from audit.gate.limits import judge_limit
-from audit.gate.requirements import judge_controls, judge_requirement
-from audit.gate.waivers import apply_waivers, check_waivers
+from audit.gating.bounds import SEVERITY
+from audit.gating.limits import judge_limit
+from audit.gating.requirements import judge_controls, judge_requirement
+from audit.gating.waivers import apply_waivers, check_waivers
 from audit.policy import CONTROLS_LIMIT, Limit, Policy, Requirement
 from audit.records import Candidate, GateResult, LimitResult, Outcome, Run, Waiver
 from audit.report.wording import clean, count

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from audit.compare.lane import Lane
-from audit.compare.plan import Plan
 from audit.errors import UnreadableError
 from audit.heads.head import Head
 from audit.heads.rows import SelectedRows
+from audit.lockstep.lane import Lane
+from audit.lockstep.plan import Plan
 from audit.logits import padded_view
 
 _ESTIMATE_ROWS = 1024

@@ -3,7 +3,7 @@
 Read `stream` first; `lane` holds the trick that keeps the cost at one product per head.
 """
 
-from audit.compare.heads import compare_heads
-from audit.compare.stream import Answers
+from audit.lockstep.heads import compare_heads
+from audit.lockstep.stream import Answers
 
 __all__ = ["Answers", "compare_heads"]

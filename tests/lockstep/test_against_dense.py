@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from audit.compare import Answers, compare_heads
-from audit.compare import plan as plan_module
 from audit.heads.head import Head, PostHead
+from audit.lockstep import Answers, compare_heads
+from audit.lockstep import plan as plan_module
 from tests.heads_in_memory import head_of
 
 

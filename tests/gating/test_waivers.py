@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from audit.errors import BadPolicyError, BadUsageError, NotFoundError
-from audit.gate import judge_run, load_waivers, make_waiver, outcome_of, unknown_limits
+from audit.gating import judge_run, load_waivers, make_waiver, outcome_of, unknown_limits
 from audit.records import Waiver
 from tests.gate.made import (
     HEAD,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from audit.catalogue import CLASS_MEASURES, CONTROLS, TOKEN_CLASSES
 from audit.errors import BadPolicyError, NotFoundError
-from audit.gate import judge_run, selftest
+from audit.gating import judge_run, selftest
 from audit.policy import Limit, Policy, Requirement, changes_between, load_policy, parse_policy
 from audit.policy.reading import keys_of
 from audit.policy.suggest import MEASURES

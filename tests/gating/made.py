@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, time
 
-from audit.gate import judge_run
+from audit.gating import judge_run
 from audit.policy import Policy, parse_policy
 from audit.records import (
     Candidate,

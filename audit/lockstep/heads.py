@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from audit.compare.running import RowsOfRef, Running, takes_rows_of
-from audit.compare.stream import Answers, Pass, Progress
 from audit.errors import BadUsageError, UnreadableError
 from audit.heads.head import Head
+from audit.lockstep.running import RowsOfRef, Running, takes_rows_of
+from audit.lockstep.stream import Answers, Pass, Progress
 
 
 def compare_heads(

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from audit.gate.bounds import Held, hold
-from audit.gate.places import Place, nowhere, places_of, seen_places
+from audit.gating.bounds import Held, hold
+from audit.gating.places import Place, nowhere, places_of, seen_places
 from audit.policy import Limit
 from audit.policy.words import bound_words
 from audit.records import Candidate, Estimate, LimitResult, Run

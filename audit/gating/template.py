@@ -19,7 +19,7 @@ from audit.catalogue import (
     SHIFT_MEASURES,
     possible_range,
 )
-from audit.gate.places import Place
+from audit.gating.places import Place
 from audit.policy import Limit, Policy, Requirement
 from audit.policy.suggest import MEASURES
 from audit.provenance import versions

@@ -14,9 +14,9 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from audit.compare.lane import Lane
-from audit.compare.running import RowsOfRef, Running, Tile
 from audit.heads.head import trim_rows
+from audit.lockstep.lane import Lane
+from audit.lockstep.running import RowsOfRef, Running, Tile
 
 
 class Parts:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-import audit.gate.prove as module
-from audit.gate import judge_run, outcome_of, selftest
-from audit.gate.template import passing_run
+import audit.gating.prove as module
+from audit.gating import judge_run, outcome_of, selftest
+from audit.gating.template import passing_run
 from tests.gate.made import NOW, limit, policy_of, require
 
 RETENTION = limit(name="retention", measure="retention", minimum=0.95)
@@ -107,7 +107,7 @@ def test_a_judge_that_lets_everything_pass_is_caught(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("hole", ["nan", "no interval", "missing", "average"])
 def test_a_judge_with_one_hole_is_caught(monkeypatch: pytest.MonkeyPatch, hole: str) -> None:
     """The classic holes: NaN passes, no interval passes, no estimate passes, the mean decides."""
-    import audit.gate.limits as limits
+    import audit.gating.limits as limits
 
     real = limits.hold
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from audit.catalogue import SHIFT_MEASURES, better_when_lower, possible_range
-from audit.gate import judge_run, outcome_of
+from audit.gating import judge_run, outcome_of
 from audit.policy.suggest import MEASURES
 from audit.records import Estimate, Run
 from audit.stats import NO_SPREAD

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from audit.compare.divergence import Divergence, RefProbabilities
-from audit.compare.parts import Parts, assemble
-from audit.compare.plan import plan_pass
-from audit.compare.running import RowsOfRef, Running, Tile, buffer_for, check_weights
 from audit.errors import UnreadableError
+from audit.lockstep.divergence import Divergence, RefProbabilities
+from audit.lockstep.parts import Parts, assemble
+from audit.lockstep.plan import plan_pass
+from audit.lockstep.running import RowsOfRef, Running, Tile, buffer_for, check_weights
 
 Progress = Callable[[int, int], None]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from audit.catalogue import possible_range
-from audit.gate.judge import judge_run
-from audit.gate.spoil import spoiled_requirements
-from audit.gate.template import applies, good_value, passing_run
+from audit.gating.judge import judge_run
+from audit.gating.spoil import spoiled_requirements
+from audit.gating.template import applies, good_value, passing_run
 from audit.policy import CONTROLS_LIMIT, Limit, Policy, Requirement
 from audit.records import Estimate, Outcome, Run
 
