@@ -41,7 +41,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "traces" / name).symlink_to(sample / "traces" / name)
     made = CliRunner().invoke(
         group,
-        ["forge", str(sample / "model"), "--head", "mtp", "--cut", "q8_0", "-o",
+        ["forge", str(sample / "model"), "--head", "mtp", "--cut", "prune:0.25", "-o",
          str(place / "cand.safetensors"), "-qq"],
     )  # fmt: skip
     assert made.exit_code == 0, made.output
@@ -67,7 +67,7 @@ def sh(place: Path, command: str, **more: str) -> subprocess.CompletedProcess[st
     )
 
 
-@pytest.mark.parametrize(("minimum", "code"), [(0.5, 0), (1.5, 1)])
+@pytest.mark.parametrize(("minimum", "code"), [(0.5, 0), (0.99, 1)])
 def test_the_github_workflow(place: Path, minimum: float, code: int) -> None:
     (place / "policy.toml").write_text(POLICY.format(minimum=minimum))
     workflow = yaml.safe_load((EXAMPLES / "github.yml").read_text())
@@ -95,7 +95,7 @@ def test_the_gitlab_job(place: Path) -> None:
         assert (place / path).exists()
 
 
-@pytest.mark.parametrize(("minimum", "code"), [(0.5, 0), (1.5, 2)])
+@pytest.mark.parametrize(("minimum", "code"), [(0.5, 0), (0.99, 2)])
 def test_the_make_target(place: Path, minimum: float, code: int) -> None:
     """make says 2 for whatever failed in it."""
     (place / "policy.toml").write_text(POLICY.format(minimum=minimum))
@@ -103,11 +103,12 @@ def test_the_make_target(place: Path, minimum: float, code: int) -> None:
     assert sh(place, "make gate").returncode == code
 
 
-@pytest.mark.parametrize(("minimum", "code"), [(0.5, 0), (1.5, 1)])
+@pytest.mark.parametrize(("minimum", "code"), [(0.5, 0), (0.99, 1)])
 def test_the_python_snippet(place: Path, minimum: float, code: int) -> None:
     (place / "policy.toml").write_text(POLICY.format(minimum=minimum))
     done = sh(place, f"{shlex.quote(sys.executable)} {EXAMPLES / 'gate.py'} cand.safetensors")
     assert done.returncode == code, done.stderr
-    assert "retention" in done.stdout.lower() and "cut" in done.stdout
+    told = "fail: " if code else "pass: 2 of 2 limits hold"
+    assert told in done.stdout
     missing = sh(place, f"{shlex.quote(sys.executable)} {EXAMPLES / 'gate.py'} nothere.gguf")
     assert missing.returncode == 1 and "nothere.gguf" in missing.stderr
