@@ -91,7 +91,7 @@ def limit_cells(result: LimitResult) -> list[str]:
     return [
         clean(result.limit),
         measure_title(result.measure),
-        scope(result),
+        scope(result) if result.corpus or result.register_ or result.token_class else "–",
         number(result.measure, result.value),
         interval(result) if known else "–",
         clean(result.bound),

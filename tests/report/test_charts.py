@@ -234,6 +234,9 @@ def test_the_ladder_draws_each_cut_beyond_it(golden: Golden) -> None:
         assert row["beyond"] == pytest.approx(row["y"] - expected)
     worst = drawn.data.loc[drawn.data["beyond"].idxmax(), "label"]
     assert drawn.title.startswith(worst)
+    cuts = next(rows for spec, rows in marked(drawn, "point") if "shape" in spec["encoding"])
+    fitted = set(cuts.loc[cuts["register"] == "fitted to text in distribution", "label"])
+    assert fitted == {y.cut for y in golden.calibration.yardsticks if y.calibrated}
 
 
 def test_yardsticks_are_ordered_by_what_they_lose_under_shift(golden: Golden) -> None:

@@ -23,7 +23,7 @@ from audit.report.charts.base import (
     register_shape,
     span_scale,
 )
-from audit.report.charts.points import LABEL, registers_in, with_interval
+from audit.report.charts.points import LABEL, with_interval
 
 _ROW_HEIGHT, _FRAME = 26, 24
 _COLUMNS = ("x", "x_low", "x_high", "row", "register", "outcome", "colour", "told")
@@ -133,7 +133,7 @@ def _forest(
         ),
         base(rows).mark_point(filled=True, size=90, opacity=1).encode(
             x=across, y=order, color=alt.Color("colour:N", scale=None), tooltip=tips,
-            shape=register_shape(registers_in(rows)),
+            shape=register_shape(rows),
         ),
         word.mark_text(align="left", dx=8, fontSize=11, fontWeight="bold", color=LABEL)
         .encode(x="x:Q", y=order, text="outcome:N"),

@@ -13,7 +13,6 @@ from audit.report import wording
 from audit.report.calibrated import Yard
 from audit.report.charts.base import (
     FAMILY_WORDS,
-    REGISTERS,
     base,
     drawable,
     finite_rows,
@@ -135,8 +134,3 @@ def span(frames: Sequence[pd.DataFrame], axis: str) -> tuple[float, float]:
     found = (value for frame in frames for column in columns for value in frame[column])
     values = [value for value in found if drawable(value)]
     return min(values), max(values)
-
-
-def registers_in(frame: pd.DataFrame) -> list[str]:
-    """The registers that are there, in their usual order."""
-    return [word for word in REGISTERS if word in set(frame["register"])]
