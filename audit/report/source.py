@@ -24,14 +24,22 @@ def open_run(wanted: str, ledger: Path, *, positions: bool) -> tuple[Run, Frame 
         AuditError: there is no such run, or what is there was changed.
     """
     path = Path(wanted)
-    if path.suffix == ".json" or path.is_file():
+    if path.suffix == ".json" or _is_file(path):
         return _open_file(path, positions=positions)
     run = load_run(wanted, ledger)
     return run, load_positions(run, ledger) if positions and run.positions_sha256 else None
 
 
+def _is_file(path: Path) -> bool:
+    """Whether this names a file; what no file could be called does not."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def _open_file(path: Path, *, positions: bool) -> tuple[Run, Frame | None]:
-    if not path.is_file():
+    if not _is_file(path):
         raise NotFoundError(
             "there is no such run document", hint="audit report latest takes one of the ledger",
             where=path,
