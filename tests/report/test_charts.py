@@ -167,6 +167,11 @@ def test_the_forest_puts_the_worst_first_and_words_beside_colours() -> None:
     assert list(rules["x"]) == [0.95, 0.97]
     assert drawn.title == "cand.gguf keeps least on b: 70.0 % (60.0 % to 80.0 %)"
     assert charts.retention_by_corpus(candidate(estimates=[])).reason
+    huge = gate("fail", limit(threshold=1e308), limit(threshold=0.5, token_class="latin"))
+    drawn = charts.retention_by_corpus(candidate(estimates=found, gate=huge))
+    assert [len(rows) for _, rows in marked(drawn, "rule")] == [1, 3]  # the whole, the intervals
+    drawn = charts.size_against_loss([candidate(estimates=found, gate=huge)])
+    assert all("label" not in rows for _, rows in marked(drawn, "rule"))
 
 
 def test_ceilings_by_class_take_the_pooled_ones() -> None:

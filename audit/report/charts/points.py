@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from audit.records import Candidate
+from audit.records import Candidate, LimitResult
 from audit.report import wording
 from audit.report.calibrated import Yard
 from audit.report.charts.base import (
@@ -63,6 +63,13 @@ def candidate_rows(
                 }
             )  # fmt: skip
     return rows
+
+
+def thresholds_of(limits: Sequence[LimitResult]) -> list[float]:
+    """The different bounds of limits, ascending."""
+    return sorted(
+        {x.threshold for x in limits if x.threshold is not None and drawable(x.threshold)}
+    )
 
 
 def marks(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
