@@ -171,7 +171,7 @@ def test_the_forest_puts_the_worst_first_and_words_beside_colours() -> None:
     drawn = charts.retention_by_corpus(candidate(estimates=found, gate=huge))
     assert [len(rows) for _, rows in marked(drawn, "rule")] == [1, 3]  # the whole, the intervals
     drawn = charts.size_against_loss([candidate(estimates=found, gate=huge)])
-    assert all("label" not in rows for _, rows in marked(drawn, "rule"))
+    assert all(spec["mark"]["color"] != RED for spec, _ in marked(drawn, "rule"))
 
 
 def test_ceilings_by_class_take_the_pooled_ones() -> None:
