@@ -23,6 +23,7 @@ class LimitLine:
     """The columns of LIMIT_HEADER."""
     limit: str
     scope: str
+    """Where it was decided; empty for what is asked of the run as a whole."""
     outcome: str
     """pass, fail, undecided, or waived: a failure that a waiver lifts."""
     sentence: str
@@ -37,7 +38,8 @@ def limit_lines(candidate: Candidate) -> tuple[LimitLine, ...]:
 
 
 def _limit(limit: LimitResult) -> LimitLine:
-    why = [f"{limit.reason} ({limit.date})" if limit.date else limit.reason]
+    why = [f"{limit.reason}, since {limit.date}" if limit.date else limit.reason]
+    placed = limit.corpus or limit.register_ or limit.token_class
     if limit.positions_needed and limit.outcome == "undecided":
         why.append(f"about {limit.positions_needed:,} positions would decide it")
     if limit.waiver:
@@ -45,7 +47,7 @@ def _limit(limit: LimitResult) -> LimitLine:
     return LimitLine(
         cells=tuple(wording.limit_cells(limit)),
         limit=clean(limit.limit),
-        scope=wording.scope(limit),
+        scope=wording.scope(limit) if placed else "",
         outcome="waived" if limit.waiver and limit.outcome != "pass" else limit.outcome,
         sentence=clean(limit.sentence),
         why=clean("; ".join(why)),

@@ -71,7 +71,7 @@ def _limits(candidate: Judged, report: Report) -> Element:
 
 
 def _limit(line: LimitLine, place: str) -> Element:
-    name = f"{line.limit} [{line.scope}]"
+    name = f"{line.limit} [{line.scope}]" if line.scope else line.limit
     told = f"{line.sentence} ({line.why})"
     if line.outcome == "waived":
         return _skipped(name, place, f"waived: {told}")

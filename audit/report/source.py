@@ -6,6 +6,7 @@ and a table of positions beside it must have the hash that the document names.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from audit.errors import NotFoundError, UnreadableError
@@ -22,10 +23,12 @@ def document_path(wanted: str) -> Path | None:
         NotFoundError: the path of a document that is not there.
     """
     path = Path(wanted)
-    if path.is_dir() and (path / "run.json").is_file():
-        path = path / "run.json"
-    if path.is_file():
-        return path
+    # What no file could be called, such as a name of a thousand characters, is none.
+    with contextlib.suppress(OSError, ValueError):
+        if path.is_dir() and (path / "run.json").is_file():
+            path = path / "run.json"
+        if path.is_file():
+            return path
     if path.suffix == ".json":
         raise NotFoundError(
             "there is no such run document", hint="audit show latest --json", where=path

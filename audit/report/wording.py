@@ -124,7 +124,7 @@ def limit_cells(result: LimitResult) -> list[str]:
     return [
         clean(result.limit),
         measure_title(measure),
-        scope(result),
+        scope(result) if result.corpus or result.register_ or result.token_class else "–",
         estimate,
         " to ".join(number(measure, end, more) for end in ends) if whole else "–",
         clean(result.bound),

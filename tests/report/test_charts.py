@@ -167,6 +167,11 @@ def test_the_forest_puts_the_worst_first_and_words_beside_colours() -> None:
     assert list(rules["x"]) == [0.95, 0.97]
     assert drawn.title == "cand.gguf keeps least on b: 70.0 % (60.0 % to 80.0 %)"
     assert charts.retention_by_corpus(candidate(estimates=[])).reason
+    huge = gate("fail", limit(threshold=1e308), limit(threshold=0.5, token_class="latin"))
+    drawn = charts.retention_by_corpus(candidate(estimates=found, gate=huge))
+    assert [len(rows) for _, rows in marked(drawn, "rule")] == [1, 3]  # the whole, the intervals
+    drawn = charts.size_against_loss([candidate(estimates=found, gate=huge)])
+    assert all(spec["mark"]["color"] != RED for spec, _ in marked(drawn, "rule"))
 
 
 def test_ceilings_by_class_take_the_pooled_ones() -> None:
@@ -234,6 +239,9 @@ def test_the_ladder_draws_each_cut_beyond_it(golden: Golden) -> None:
         assert row["beyond"] == pytest.approx(row["y"] - expected)
     worst = drawn.data.loc[drawn.data["beyond"].idxmax(), "label"]
     assert drawn.title.startswith(worst)
+    cuts = next(rows for spec, rows in marked(drawn, "point") if "shape" in spec["encoding"])
+    fitted = set(cuts.loc[cuts["register"] == "fitted to text in distribution", "label"])
+    assert fitted == {y.cut for y in golden.calibration.yardsticks if y.calibrated}
 
 
 def test_yardsticks_are_ordered_by_what_they_lose_under_shift(golden: Golden) -> None:

@@ -135,6 +135,8 @@ def test_refusals(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ([], "no run was given"),
         (["latest", "--schema"], "same for every run"),
         (["ffff"], "there is no run"),
+        (["f" * 5000], "there is no run"),
+        (["f" * 5000 + ".json"], "there is no such run document"),
         (["other.json"], "not a run document"),
         (["latest", "--tokenizer", "other.json"], "no tokenizer"),
         (["latest", "--tokenizer", str(place)], "no tokenizer.json here"),

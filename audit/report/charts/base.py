@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ OUTCOME: dict[Outcome | None, str] = {
     "pass": GREEN, "fail": RED, "undecided": PINK, None: BLUE,
 }  # fmt: skip
 REGISTERS = tuple(wording.REGISTER_WORDS.values())
-SHAPES = ("circle", "square", "triangle-up")
+REGISTER_SHAPES = dict(zip(REGISTERS, ("circle", "square", "triangle-up"), strict=True))
 WIDTH, HEIGHT = 640, 340
 MAX_MARKS = 5_000
 _TITLE_WIDTH = 84
@@ -148,8 +148,14 @@ def family_colour(present: Sequence[str]) -> alt.Color:
     return alt.Color("kind:N", scale=scale, legend=alt.Legend(title=None, symbolOpacity=1))
 
 
-def register_shape(present: Sequence[str]) -> alt.Shape:
+def shape_by(column: str, shapes: Mapping[str, str], present: Iterable[str]) -> alt.Shape:
+    """Shape by the words of a column, with a legend of those that are there."""
+    found = set(present)
+    shown = [word for word in shapes if word in found]
+    scale = alt.Scale(domain=shown, range=[shapes[word] for word in shown])
+    return alt.Shape(f"{column}:N", scale=scale, legend=alt.Legend(title=None))
+
+
+def register_shape(frame: pd.DataFrame) -> alt.Shape:
     """Shape by register, the same shape everywhere."""
-    shown = [word for word in REGISTERS if word in present]
-    scale = alt.Scale(domain=shown, range=[SHAPES[REGISTERS.index(word)] for word in shown])
-    return alt.Shape("register:N", scale=scale, legend=alt.Legend(title=None))
+    return shape_by("register", REGISTER_SHAPES, frame["register"])

@@ -23,11 +23,13 @@ from audit.report.charts.base import (
     register_shape,
     span_scale,
 )
-from audit.report.charts.points import LABEL, registers_in, with_interval
+from audit.report.charts.points import LABEL, thresholds_of, with_interval
 
 _ROW_HEIGHT, _FRAME = 26, 24
 _COLUMNS = ("x", "x_low", "x_high", "row", "register", "outcome", "colour", "told")
 _MOST_ROWS = 60
+_WHOLE = 1.0
+"""Nothing lost: drawn as a line to compare with."""
 
 
 def retention_by_corpus(candidate: Candidate) -> Drawing:
@@ -36,15 +38,15 @@ def retention_by_corpus(candidate: Candidate) -> Drawing:
     found = [e for e in candidate.estimates if e.measure == "retention" and e.corpus]
     found = [e for e in found if e.token_class is None]
     limits = candidate.gate.limits if candidate.gate else ()
-    wanted = [limit for limit in limits if limit.measure == "retention"]
-    rows = _frame(found, wanted, candidate)
+    wanted = [x for x in limits if x.measure == "retention" and x.token_class is None]
+    rows = _frame(found, wanted)
     title = f"What {name} keeps on each corpus"
     if len(rows):
         worst = rows.iloc[0]
         title = f"{name} keeps least on {worst['row']}: {worst['told']}"
     return _forest(
         "retention-by-corpus", title, rows, wanted, "retention R, % of the reference's acceptance",
-        candidate, "no retention was measured on any corpus", mark=1.0,
+        "no retention was measured on any corpus",
     )  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def ceiling_by_class(candidate: Candidate) -> Drawing:
         found = [e for e in found if e.corpus is None]
     limits = candidate.gate.limits if candidate.gate else ()
     wanted = [x for x in limits if x.measure == "vocabulary_ceiling" and x.token_class]
-    rows = _frame(found, wanted, candidate)
+    rows = _frame(found, wanted)
     title = f"Which tokens {name} can say"
     if len(rows) and rows["x"].min() < 1.0:
         worst = rows.iloc[0]
@@ -65,14 +67,11 @@ def ceiling_by_class(candidate: Candidate) -> Drawing:
         title = f"{name} can say every token that the verifier wanted"
     return _forest(
         "ceiling-by-token-class", title, rows, wanted,
-        "vocabulary ceiling, % of the verifier's tokens", candidate,
-        "no estimate was made by token class", mark=1.0,
+        "vocabulary ceiling, % of the verifier's tokens", "no estimate was made by token class",
     )  # fmt: skip
 
 
-def _frame(
-    estimates: Sequence[Estimate], limits: Sequence[LimitResult], candidate: Candidate
-) -> pd.DataFrame:
+def _frame(estimates: Sequence[Estimate], limits: Sequence[LimitResult]) -> pd.DataFrame:
     """One row per estimate, the lowest first, with the outcome of the limit that it decided."""
     rows: list[dict[str, Any]] = []
     for e in estimates:
@@ -108,17 +107,17 @@ def _is_about(limit: LimitResult, estimate: Estimate) -> bool:
 
 
 def _forest(
-    name: str, title: str, rows: pd.DataFrame, limits: Sequence[LimitResult], axis: str,
-    candidate: Candidate, reason: str, mark: float,
+    name: str, title: str, rows: pd.DataFrame, limits: Sequence[LimitResult], axis: str, reason: str
 ) -> Drawing:  # fmt: skip
+    """One row per estimate beside the mark of no loss, or the reason why there is none."""
     if rows.empty:
         return nothing(name, title, reason)
     left_out = len(rows) - _MOST_ROWS
     rows = rows.head(_MOST_ROWS)
     notes = [f"{left_out} better rows are left out."] if left_out > 0 else []
-    thresholds = sorted({x.threshold for x in limits if x.threshold is not None})
     known = with_interval(rows, "x")
-    ends = [rows["x"].min(), rows["x"].max(), mark, *thresholds, *known["x_low"], *known["x_high"]]
+    thresholds = thresholds_of(limits)
+    ends = [_WHOLE, *thresholds, *rows["x"], *known["x_low"], *known["x_high"]]
     domain = padded(min(ends), max(ends))
     order = alt.Y("row:N", sort=list(dict.fromkeys(rows["row"])),
                   axis=alt.Axis(title=None, labelLimit=220, grid=False))  # fmt: skip
@@ -126,14 +125,14 @@ def _forest(
     tips = [alt.Tooltip("row:N", title="on"), alt.Tooltip("register:N"), alt.Tooltip("told:N")]
     word = base(rows[rows["outcome"] != ""].assign(x=domain[1]))
     layers = [
-        base(pd.DataFrame({"x": [mark]})).mark_rule(color=LABEL, strokeWidth=1).encode(x="x:Q"),
+        base(pd.DataFrame({"x": [_WHOLE]})).mark_rule(color=LABEL, strokeWidth=1).encode(x="x:Q"),
         *_limit_rules(thresholds),
         base(known).mark_rule(strokeWidth=2).encode(
             x="x_low:Q", x2="x_high:Q", y=order, color=alt.Color("colour:N", scale=None)
         ),
         base(rows).mark_point(filled=True, size=90, opacity=1).encode(
             x=across, y=order, color=alt.Color("colour:N", scale=None), tooltip=tips,
-            shape=register_shape(registers_in(rows)),
+            shape=register_shape(rows),
         ),
         word.mark_text(align="left", dx=8, fontSize=11, fontWeight="bold", color=LABEL)
         .encode(x="x:Q", y=order, text="outcome:N"),

@@ -31,6 +31,7 @@ from audit.report.charts.points import (
     marks,
     short,
     span,
+    thresholds_of,
 )
 from audit.report.tables import worst_retention
 
@@ -57,8 +58,8 @@ def size_against_loss(
         title = "No head is both smaller and better than " + ", ".join(best["label"])
     if best.empty:
         title = "No head is smaller than the reference, which loses nothing"
-    limits = sorted({x.threshold for c in candidates if c.gate for x in c.gate.limits
-                     if x.measure == "retention" and x.threshold is not None})  # fmt: skip
+    held = [limit for c in candidates if c.gate for limit in c.gate.limits]
+    limits = thresholds_of([x for x in held if x.measure == "retention" and not x.token_class])
     high = max([span([heads], "y")[1], *(1 - limit for limit in limits)])
     right = max(span([heads], "x")[1], _size(reference) or 0.0)
     low = min(span([heads], "y")[0], 0.0)

@@ -36,7 +36,6 @@ from audit.report.charts.points import (
     interval_layers,
     label_layers,
     marks,
-    registers_in,
     span,
     text_box,
     yard_row,
@@ -170,7 +169,7 @@ def _head_layers(heads: pd.DataFrame, families: Sequence[str]) -> list[alt.Chart
         *interval_layers(heads, PINK),
         points.encode(
             x="x:Q", y="y:Q", color=family_colour(families), tooltip=tips,
-            shape=register_shape(registers_in(heads)),
+            shape=register_shape(heads),
         ),
     ]  # fmt: skip
 

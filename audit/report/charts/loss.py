@@ -29,6 +29,7 @@ from audit.report.charts.base import (
     nothing,
     padded,
     percent_axis,
+    shape_by,
 )
 from audit.report.charts.labels import Plane
 from audit.report.charts.points import (
@@ -72,8 +73,8 @@ def disagreement_against_loss(
         *interval_layers(apart[apart["register"] == "measured"], PINK),
         *interval_layers(apart[apart["register"] == "predicted"], PINK, dash=(3, 3)),
         base(apart).mark_point(filled=True, size=110, opacity=1).encode(
-            x="x:Q", y="y:Q", color=family_colour(families), shape=_shape(apart),
-            tooltip=_tips("head"),
+            x="x:Q", y="y:Q", color=family_colour(families), tooltip=_tips("head"),
+            shape=shape_by("register", _SHAPES, apart["register"]),
         ),
         *label_layers(apart, yards, plane),
     ]  # fmt: skip
@@ -174,12 +175,6 @@ def _apart(heads: pd.DataFrame, plane: Plane) -> pd.DataFrame:
     shift = _APART / plane.width * (plane.x[1] - plane.x[0])
     side = heads["register"].map({"measured": -shift, "predicted": shift}).astype("float64")
     return heads.assign(x=heads["x"] + side)
-
-
-def _shape(heads: pd.DataFrame) -> alt.Shape:
-    present = [word for word in _SHAPES if word in set(heads["register"])]
-    scale = alt.Scale(domain=present, range=[_SHAPES[word] for word in present])
-    return alt.Shape("register:N", scale=scale, legend=alt.Legend(title=None))
 
 
 def _tips(what: str) -> list[alt.Tooltip]:

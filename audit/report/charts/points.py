@@ -8,12 +8,11 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from audit.records import Candidate
+from audit.records import Candidate, LimitResult
 from audit.report import wording
 from audit.report.calibrated import Yard
 from audit.report.charts.base import (
     FAMILY_WORDS,
-    REGISTERS,
     base,
     drawable,
     finite_rows,
@@ -64,6 +63,13 @@ def candidate_rows(
                 }
             )  # fmt: skip
     return rows
+
+
+def thresholds_of(limits: Sequence[LimitResult]) -> list[float]:
+    """The different bounds of limits, ascending."""
+    return sorted(
+        {x.threshold for x in limits if x.threshold is not None and drawable(x.threshold)}
+    )
 
 
 def marks(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -135,8 +141,3 @@ def span(frames: Sequence[pd.DataFrame], axis: str) -> tuple[float, float]:
     found = (value for frame in frames for column in columns for value in frame[column])
     values = [value for value in found if drawable(value)]
     return min(values), max(values)
-
-
-def registers_in(frame: pd.DataFrame) -> list[str]:
-    """The registers that are there, in their usual order."""
-    return [word for word in REGISTERS if word in set(frame["register"])]

@@ -27,6 +27,7 @@ from audit.report.charts.base import (
     nothing,
     padded,
     percent_axis,
+    shape_by,
     span_scale,
 )
 from audit.report.charts.labels import Plane
@@ -34,6 +35,8 @@ from audit.report.charts.points import axes_layer, label_layers, marks, short, s
 from audit.report.tables import pooled
 
 _ROW_HEIGHT, _FRAME = 24, 24
+_MADE = {"made without data": "circle", "fitted to text in distribution": "diamond"}
+"""The ladder's rule tells these two apart: damage hides from the text that a cut was fitted to."""
 _PLACES = {"in distribution": "circle", "domain shift": "triangle-up"}
 
 
@@ -53,10 +56,7 @@ def yardstick_retention(calibration: Calibration) -> Drawing:
     words = {"inside": "in distribution", "shifted": "domain shift"}
     long["place"] = long["place"].map(words)
     colour = family_colour(list(dict.fromkeys(rows["family"])))
-    shape = alt.Shape(
-        "place:N", scale=alt.Scale(domain=list(_PLACES), range=list(_PLACES.values())),
-        legend=alt.Legend(title=None),
-    )  # fmt: skip
+    shape = shape_by("place", _PLACES, _PLACES)
     ends = [*rows["inside"], *rows["shifted"], *rows["low"], *rows["high"], 1.0]
     scale = span_scale(padded(min(ends), max(ends)))
     axis = percent_axis("retention R, % of the reference's acceptance")
@@ -146,14 +146,19 @@ def _ladder_layers(
     tips = [alt.Tooltip("label:N", title="cut"), alt.Tooltip("x:Q", title="D in", format=".2%"),
             alt.Tooltip("y:Q", title="D shift", format=".2%")]  # fmt: skip
     colour = family_colour(families)
+    is_rung = yards["family"] == "noise"
+    rungs, cuts = yards[is_rung], yards[~is_rung]
     across = percent_axis("disagreement D in distribution, % of positions")
     return [
         axes_layer(plane, across, percent_axis("disagreement D under shift, % of positions")),
         base(line).mark_line(color=FAMILY["noise"], strokeWidth=1.5).encode(x="x:Q", y="y:Q"),
         base(beyond).mark_rule(color=GREY, strokeDash=[2, 2]).encode(
             x="x:Q", y="y:Q", y2="ladder:Q"),
-        base(yards).mark_point(filled=True, size=42, opacity=0.9).encode(
+        base(rungs).mark_point(filled=True, size=30, opacity=0.9).encode(
             x="x:Q", y="y:Q", color=colour, tooltip=tips),
+        base(cuts).mark_point(filled=True, size=60, opacity=0.9).encode(
+            x="x:Q", y="y:Q", color=colour, tooltip=tips,
+            shape=shape_by("register", _MADE, cuts["register"])),
         base(heads).mark_point(filled=True, size=110, opacity=1).encode(
             x="x:Q", y="y:Q", color=colour, tooltip=tips),
     ]  # fmt: skip
@@ -161,7 +166,8 @@ def _ladder_layers(
 
 def _ladder_row(yard: Yard) -> dict[str, Any]:
     inside, shifted = yard.at("in_distribution"), yard.at("domain_shift")
-    return yard_row(yard, inside.disagreement, shifted.disagreement)
+    row = yard_row(yard, inside.disagreement, shifted.disagreement)
+    return {**row, "register": list(_MADE)[yard.calibrated]}
 
 
 def _head_row(candidate: Candidate) -> dict[str, Any] | None:
