@@ -81,6 +81,15 @@ def build_eagle3(origin: Origin) -> Block:
     )
 
 
+def scraps_of_eagle3(container: Container) -> tuple[list[str], list[str]]:
+    """Of a head that `find_eagle3` does not find: names that are here, names that lack."""
+    known = {canonical(name) for name in container.entries}
+    marks = {"fc.weight", *(f"{style}hidden_norm.weight" for style in _STYLES)}
+    here = sorted(name for name in known if name in marks or name.startswith(_STYLES[0]))
+    style = _STYLES[1] if f"{_STYLES[1]}hidden_norm.weight" in known else _STYLES[0]
+    return here, [n for n in ("fc.weight", f"{style}hidden_norm.weight") if n not in known]
+
+
 def absent_eagle3(container: Container) -> NotFoundError:
     """Why there is no EAGLE-3 head to read."""
     return NotFoundError(

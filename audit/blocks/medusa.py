@@ -33,8 +33,8 @@ class FoundMedusa:
 
     layers: tuple[str, ...]
     """Stems of its residual layers, in order."""
-    head: str
-    """Tensor of its projection."""
+    head: str | None
+    """Tensor of its projection; a cut of the block alone has none."""
 
 
 class Residual(nn.Module):
@@ -80,9 +80,11 @@ def find_medusa(container: Container) -> dict[int, FoundMedusa]:
         if own:
             heads[int(match[1])] = f"{own}{len(found[int(match[1])])}.weight"
     return {
-        number: FoundMedusa(tuple(layers[index] for index in sorted(layers)), heads[number])
+        number: FoundMedusa(
+            tuple(layers[index] for index in sorted(layers)),
+            heads[number] if heads[number] in container.entries else None,
+        )
         for number, layers in found.items()
-        if heads[number] in container.entries
     }
 
 

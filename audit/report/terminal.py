@@ -16,6 +16,7 @@ from rich.text import Text
 
 from audit.records import Candidate, Control, Estimate, Finding, Inspection, Run
 from audit.report import wording
+from audit.words import count
 
 _VERDICT_STYLE = {
     "identical": "bold cyan",
@@ -82,7 +83,7 @@ def show_inspection(found: Inspection, console: Console, *, quiet: bool = False)
     norm = "found" if found.norm_found else "not in this file"
     tokenizer = "unknown" if found.valid_ids is None else f"{found.valid_ids:,} ids"
     for line in (
-        f"files      {len(found.files)} with {found.tensors_in_file} tensors",
+        f"files      {len(found.files)} with {count(found.tensors_in_file, 'tensor')}",
         f"heads      {', '.join(found.heads)}",
         f"norm       {norm}",
         f"tokenizer  {tokenizer}",
@@ -150,7 +151,7 @@ def _show_findings(findings: Sequence[Finding], console: Console) -> None:
     console.print()
     loud = [finding for finding in findings if finding.severity != "note"]
     notes = len(findings) - len(loud)
-    counted = f"{wording.count(len(loud), 'warning')}, {wording.count(notes, 'note')}"
+    counted = f"{count(len(loud), 'warning')}, {count(notes, 'note')}"
     console.print(Text(f"preflight  {counted}"))
     for finding in (*loud, *(f for f in findings if f.severity == "note")):
         style = "yellow" if finding.severity == "warning" else "dim"

@@ -10,6 +10,7 @@ from typing import Any
 
 from audit.catalogue import CATALOGUE
 from audit.records import Candidate, Estimate, HeadRecord, TraceRecord
+from audit.words import count
 
 REGISTER_WORDS = {
     "in_distribution": "in distribution",
@@ -66,11 +67,6 @@ def scope(estimate: Estimate) -> str:
     return REGISTER_WORDS[estimate.register_] if estimate.register_ else "all"
 
 
-def count(number: int, noun: str) -> str:
-    """1 warning, 2 warnings."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def size(bytes_: int | None) -> str:
     """Bytes in MiB."""
     return "–" if bytes_ is None else f"{bytes_ / 2**20:,.1f} MiB"
@@ -90,7 +86,7 @@ def head_line(head: HeadRecord) -> list[str]:
 def trace_line(trace: TraceRecord) -> list[str]:
     """Identity of a trace in columns: corpus, register, size, model, hash."""
     info = trace.info
-    amount = f"{trace.positions:,} positions in {trace.sequences:,} sequences"
+    amount = f"{count(trace.positions, 'position')} in {count(trace.sequences, 'sequence')}"
     register = REGISTER_WORDS[info.register_]
     return [clean(info.corpus), register, amount, clean(info.model), trace.sha256[:12]]
 
