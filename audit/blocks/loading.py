@@ -150,8 +150,8 @@ def _borrowed_rows(
 ) -> tuple[Head, tuple[str, ...]]:
     """The rows that a block without any is run with, and a note on whose they are."""
     if isinstance(base, BlockHead) and base.block.name == str(name):
-        rows = replace(base, record=base.projection, unread=())
-        return rows, ("no projection in this file: the reference's is used",)
+        theirs = replace(base, record=base.projection, unread=())
+        return theirs, ("no projection in this file: the reference's is used",)
     if name.kind == "eagle3":
         _check_borrowing(container, block_options)
     verifier = block_options.verifier

@@ -70,10 +70,8 @@ def test_a_candidate_for_mtp_holds_a_whole_block_or_rows(tmp_path, mtp, with_row
             load(path, "mtp", ref)
 
 
-def test_the_reference_too_is_whole(tmp_path, mtp):
-    _, block, _ = mtp
-    fc = {"mtp.fc.weight": None}
-    folder, _ = qwen(tmp_path / "broken", **{name.replace(".", "__"): v for name, v in fc.items()})
+def test_the_reference_too_is_whole(tmp_path):
+    folder, _ = qwen(tmp_path / "broken", mtp__fc__weight=None)
     with pytest.raises(NotFoundError, match=r"BLOCK_INCOMPLETE.*mtp\.fc\.weight"):
         load(folder, "mtp")
 
@@ -102,7 +100,7 @@ def test_a_part_of_an_eagle3_head(tmp_path):
     named = {name.replace("layers.0.", "midlayer."): value for name, value in w.items()}
     del named["fc.weight"]
     path = alone(tmp_path / "cand" / "c.safetensors", named)
-    with pytest.raises(NotFoundError, match="BLOCK_INCOMPLETE.*lacks fc.weight"):
+    with pytest.raises(NotFoundError, match=r"BLOCK_INCOMPLETE.*lacks fc\.weight"):
         load(path, "eagle3", ref)
 
 
