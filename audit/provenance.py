@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from audit import __version__
+from audit.errors import BadUsageError
 
 _CHUNK_BYTES = 1 << 22
+_NAME_BYTES = 200
 _VERSIONED = ("torch", "numpy", "scipy", "transformers", "safetensors", "gguf")
 
 
@@ -63,9 +65,21 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; it becomes `path` only if the block succeeds.
 
     An exception, Ctrl-C included, removes the temporary file, so nothing half-written stays.
+
+    Raises:
+        BadUsageError: there can be no file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    # A name may be as long as the file system allows, and this one is longer.
+    short = os.fsdecode(os.fsencode(path.name)[:_NAME_BYTES])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{short}.", suffix=".part")
+    except OSError as error:
+        raise BadUsageError(
+            f"the file cannot be written: {error.strerror}",
+            hint="choose another place",
+            where=path,
+        ) from error
     os.close(handle)
     temporary = Path(name)
     try:

@@ -18,7 +18,8 @@ from audit.blocks.assembly import Origin, assemble, find_embedding
 from audit.blocks.block import Block
 from audit.blocks.eagle3_draft import Draft, read_draft
 from audit.blocks.eagle3_layers import EagleBlock
-from audit.blocks.reads import LayerStates
+from audit.blocks.limits import check_offset
+from audit.blocks.reads import LayerStates, other_count
 from audit.blocks.sources import canonical, safetensors_source
 from audit.blocks.weights import fill
 from audit.errors import MismatchError, NotFoundError, UnsupportedFormatError
@@ -52,6 +53,7 @@ def build_eagle3(origin: Origin) -> Block:
     _refuse_other_forms(container, known)
     draft = read_draft(origin, known)
     config = text_config(draft.layer, container.path)
+    check_offset(origin.options.position_offset, config, container.path)
     model = empty_decoder(config, container.path)
     embedding, embedded = find_embedding(origin, (), embedding_scale(model))
     count, target = _fused(container, known["fc.weight"], draft)
@@ -123,14 +125,16 @@ def _fused(container: Container, fc: str, draft: Draft) -> tuple[int, int]:
     shape = container.entries[fc].shape
     hidden = int(draft.layer["hidden_size"])
     count = len(draft.aux_layers) if draft.aux_layers else 3
-    target = draft.target_hidden_size or shape[-1] // count
-    if len(shape) == 2 and shape == (hidden, count * target):
-        return count, target
+    if len(shape) == 2 and shape[0] == hidden:
+        target = draft.target_hidden_size or shape[1] // count
+        if target and shape[1] == count * target:
+            return count, target
+        if target and shape[1] % target == 0:
+            raise other_count(shape[1] // target, target, count, container.path)
     raise MismatchError(
-        f"{fc} has shape {list(shape)} where {count} states of width {target} and a draft of "
-        f"width {hidden} need {[hidden, count * target]}",
-        hint="the head and the configuration beside it are of different models, or it reads "
-        "another number of layers: --aux-layers",
+        f"{fc} has shape {list(shape)} where {count} states and a draft of width {hidden} need "
+        f"[{hidden}, {count} * {draft.target_hidden_size or 'the width of a state'}]",
+        hint="the head and the configuration beside it are of different models",
         where=container.path,
         code="BLOCK_SHAPE",
     )

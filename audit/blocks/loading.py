@@ -23,6 +23,7 @@ from audit.blocks.presence import check_present
 from audit.blocks.unread import unread_tensors
 from audit.errors import MismatchError, NotFoundError
 from audit.files import Container
+from audit.files.made import made_by_forge
 from audit.heads import names
 from audit.heads.head import Head
 from audit.heads.identity import head_hash
@@ -153,11 +154,14 @@ def _borrowed_rows(
         theirs = replace(base, record=base.projection, unread=())
         return theirs, ("no projection in this file: the reference's is used",)
     if name.kind == "eagle3":
-        _check_borrowing(container, block_options)
+        _check_borrowing(container, name, block_options)
     verifier = block_options.verifier
-    target = lm_head(verifier, HeadOptions(), None) if verifier else base
+    target = base
+    if verifier:
+        # A model may hold rows of this very head beside its own.
+        target = lm_head(verifier, HeadOptions(_own_projection(verifier, name, None)), None)
     if target is None:
-        raise _no_head(container, "and no target model was named")
+        raise _no_head(container, name, "and no target model was named")
     rows = replace(target, unread=())
     return rows, (f"the target's head is used: {target.record.path}",)
 
@@ -190,23 +194,35 @@ def _own_projection(container: Container, name: HeadName, ref: BlockHead | None)
     return theirs[0] if same and names.plain(theirs[0]) not in usual else None
 
 
-def _check_borrowing(container: Container, block_options: BlockOptions) -> None:
+def _check_borrowing(container: Container, name: HeadName, block_options: BlockOptions) -> None:
     """An EAGLE-3 draft without a head takes the target's only when told so, and untrimmed."""
     trimmed = [name for name in names.MAPS if name in container.entries]
     config = container.config or {}
     vocabulary, draft = config.get("vocab_size"), config.get("draft_vocab_size")
     if trimmed or (draft and vocabulary and draft < vocabulary):
         what = trimmed[0] if trimmed else "draft_vocab_size"
-        raise _no_head(container, f"and its {what} shows a vocabulary of its own")
+        raise _no_head(container, name, f"and its {what} shows a vocabulary of its own")
     if not block_options.borrow_target_head:
-        raise _no_head(container, "which some engines then fill with random numbers")
+        raise _no_head(container, name, "which some engines then fill with random numbers")
 
 
-def _no_head(container: Container, why: str) -> NotFoundError:
+def _no_head(container: Container, name: HeadName, why: str) -> NotFoundError:
+    """The error of a block that has no projection, with what would give it one."""
+    made = made_by_forge(container.metadata) or {}
+    whole = f"cut {made.get('reference')} itself, which holds the projection"
+    if name.kind == "eagle3":
+        hint = (
+            "export the draft with its lm_head; where it was trained on the target's, say "
+            "--borrow-target-head --verifier MODEL"
+        )
+    else:
+        hint = "name the model whose head it uses: --verifier MODEL"
+    if made.get("parts") == "block":
+        why = f"for only the block of {made.get('reference')} was cut"
+        hint = whole if name.kind == "eagle3" else f"{hint}; or {whole}"
     return NotFoundError(
         f"this draft holds no head of its own, {why}",
-        hint="use --borrow-target-head with --verifier MODEL where the draft was trained on the "
-        "target's head, else export the draft with its lm_head",
+        hint=hint,
         where=container.path,
         code="DRAFT_HEAD_ABSENT",
     )

@@ -89,11 +89,19 @@ def rank_for(
     Of parameters: the two factors together hold `keep` of the matrix's weights, rank =
     keep * rows * columns / (rows + columns); what `lowrank:` in a cut means, so that it costs as
     much as pruning to the same fraction. Of singular values: keep * min(rows, columns). On an LM
-    head, far taller than wide, the two are nearly one. Rounded down, at least 1.
+    head, far taller than wide, the two are nearly one. Rounded down.
+
+    Raises:
+        BadUsageError: that is less than rank 1.
     """
     least = min(rows, columns)
     exact = keep * rows * columns / (rows + columns) if of == "parameters" else keep * least
-    return max(1, min(least, int(exact)))
+    if exact < 1:
+        raise BadUsageError(
+            f"{keep:g} of a matrix of {rows} x {columns} is less than rank 1",
+            hint=f"keep at least {(keep / exact) if exact > 0 else 1:.2g}",
+        )
+    return min(least, int(exact))
 
 
 def second_moment_of(states: Tensor) -> Tensor:

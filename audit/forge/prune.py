@@ -116,7 +116,12 @@ def best_channels(scores: Tensor, keep: float, channels: int, multiple: int = 1)
         raise BadUsageError(f"{keep:g} of the channels can not be kept", hint="over 0, at most 1")
     if len(scores) != channels:
         raise MismatchError(f"{len(scores)} scores for an MLP of {channels} channels")
-    count = max(1, round(keep * channels / multiple)) * multiple
+    count = round(keep * channels / multiple) * multiple
+    if count < 1:
+        raise BadUsageError(
+            f"{keep:g} of {channels} channels is not one{f' group of {multiple}' if multiple > 1 else ''}",
+            hint=f"keep at least {multiple / channels:.2g}",
+        )
     order = torch.sort(scores, descending=True, stable=True).indices
     return torch.sort(order[: min(count, channels)]).values
 
