@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from audit.errors import BadUsageError
+
 try:
     import fcntl
 except ImportError:
@@ -24,6 +26,7 @@ else:
     _CAN_LOCK = True
 
 _SUFFIX = ".part"
+_NAME_BYTES = 200
 
 
 @contextmanager
@@ -31,10 +34,18 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path near `path`; it becomes `path` only if the block succeeds.
 
     An exception, Ctrl-C included, removes everything temporary, so nothing half-written stays.
+
+    Raises:
+        BadUsageError: there can be no file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(path)
-    folder, lock = _private_folder(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path)
+        folder, lock = _private_folder(path)
+    except OSError as error:
+        raise BadUsageError(
+            f"the file cannot be written: {error.strerror}", hint="choose another place", where=path
+        ) from error
     temporary = folder / path.name
     try:
         yield temporary
@@ -89,7 +100,8 @@ def _lock(folder: Path) -> int:
 
 
 def _prefix(path: Path) -> str:
-    return f".{path.name}."
+    """A name may be as long as the file system allows; the temporary one is longer."""
+    return f".{os.fsdecode(os.fsencode(path.name)[:_NAME_BYTES])}."
 
 
 def _apply_umask(path: Path) -> None:

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from audit.blocks import BlockOptions, heads_in
+from audit.blocks import heads_in
 from audit.files import open_container
 from audit.heads import HeadOptions
 from audit.heads.preflight import check_alone
 from audit.heads.scan import scan_rows
 from audit.heads.tokens import token_kinds
-from audit.pair import choose_head, load_ref
+from audit.pair import PairOptions, choose_head, load_ref
 from audit.records import Inspection
 
+_CHOOSE = PairOptions()
 
-def inspect_head(path: Path, options: HeadOptions, asked: str | None = None) -> Inspection:
+
+def inspect_head(path: Path, options: HeadOptions, pair: PairOptions = _CHOOSE) -> Inspection:
     """Read a head, look at every weight once, and report.
 
     Args:
         path, options: the file, and what the user said of it.
-        asked: a head's name; by default the LM head, or the only one there is.
+        pair: which head, by default the LM head or the only one there is, and its block.
 
     Raises:
         AuditError: what loading raises; the message names where the head was looked for.
     """
     container = open_container(path)
-    head = load_ref(path, choose_head(path, [], asked), options, BlockOptions())
+    head = load_ref(path, choose_head(path, [], pair.head), options, pair.block)
     scan = scan_rows(head.rows)
     return Inspection(
         head=head.record,

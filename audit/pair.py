@@ -1,6 +1,7 @@
 """REF and CAND from files: which head is meant, and both loaded so that they can be compared.
 
-Without `--head` it is the only head that all files hold; where they hold several, the LM head.
+Without `--head` it is the one that all candidates say they were forged as; else the only head that
+all files hold, and where they hold several, the LM head.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from audit.blocks import (
     load_block_head,
     parse_head_name,
 )
-from audit.errors import MismatchError
+from audit.errors import BadUsageError, MismatchError
 from audit.files import Container, open_container
+from audit.files.made import made_by_forge
 from audit.heads import Head, HeadOptions, Proposals, load_candidate, load_head
 from audit.heads.finding import find_lora
 from audit.heads.loading import check_vocabulary
@@ -54,6 +56,9 @@ def choose_head(ref: Path, cands: Sequence[Path], asked: str | None) -> HeadChoi
     """
     if asked:
         return HeadChoice(parse_head_name(asked))
+    forged = {_forged_as(path) for path in cands}
+    if len(forged) == 1 and (name := forged.pop()):
+        return HeadChoice(name)
     common = _held(open_container(ref))
     for path in cands:
         found = _held(open_container(path))
@@ -109,6 +114,15 @@ def same_parameters(cand: Head, ref: Head) -> bool:
     return ours.keys() == theirs.keys() and all(
         torch.equal(value, theirs[name]) for name, value in ours.items()
     )
+
+
+def _forged_as(path: Path) -> HeadName | None:
+    """The head that `audit forge` cut into this file; None where it does not say a known one."""
+    about = made_by_forge(open_container(path).metadata) or {}
+    try:
+        return parse_head_name(str(about.get("head")))
+    except BadUsageError:
+        return None
 
 
 def _held(container: Container) -> list[str]:

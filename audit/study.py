@@ -21,7 +21,7 @@ from audit.calibration import Calibration, Family, Yardstick
 from audit.comparable import check_belonging
 from audit.errors import BadUsageError
 from audit.estimates import Facts, estimate_all
-from audit.forge import Cut, block_moments, cut_head, parse_cut, second_moment_of
+from audit.forge import Cut, block_moments, cut_head, parse_cut, parts_of, second_moment_of
 from audit.heads import Head, HeadOptions
 from audit.measure import Measured, measure_trace, states_for, valid_ids
 from audit.pair import PairOptions, choose_head, load_ref
@@ -72,8 +72,11 @@ def run_study(request: StudyRequest, progress: Progress | None = None) -> Calibr
         AuditError: as an audit does.
     """
     report = progress or (lambda what, done, total: None)
+    own = [_study_cut(text) for text in request.cuts]
     choice = choose_head(request.ref, [], request.pair.head)
     ref = load_ref(request.ref, choice, request.ref_options, request.pair.block)
+    for cut in own:
+        parts_of(ref, cut, None)  # refuses what this head can not have
     traces = [read_trace(path) for path in request.traces]
     _check_registers(traces)
     check_belonging(ref, traces)
@@ -84,7 +87,7 @@ def run_study(request: StudyRequest, progress: Progress | None = None) -> Calibr
     moments = _moments_of(ref, fit, request.device)
     names = BLOCK_CUTS if isinstance(ref, BlockHead) else BARE_CUTS
     # Twins among the yardsticks would tell on each other when one of them is left out.
-    cuts = dict.fromkeys(parse_cut(name) for name in (*names, *request.cuts))
+    cuts = dict.fromkeys([*map(parse_cut, names), *own])
     work = _Work(request, ref, traces, moments, report)
     yardsticks = work.audit(list(cuts))
     yardsticks += work.audit([parse_cut(f"noise:{strength}") for strength in LADDER])
@@ -240,6 +243,13 @@ class _Work:
             measured.append(found)
         settle_anchors(self.ref, anchors, measured, self.ref.vocabulary)
         return measured
+
+
+def _study_cut(text: str) -> Cut:
+    """A further cut; BadUsageError for one that a study can not use, before any work."""
+    cut = parse_cut(text)
+    _family(cut)
+    return cut
 
 
 def _family(cut: Cut) -> Family:

@@ -84,12 +84,12 @@ def test_the_lm_head_is_cut_unasked_and_that_is_said(capsys):
                                 "-o", "c.safetensors")),
         ("has no block", ("--cut", "q4_0", "--only", "block", "-o", "c.gguf")),
         ("a projection has none", ("--cut", "prune:0.5", "-o", "c.safetensors")),
-        ("can not be kept in a .safetensors", ("--cut", "q4_0", "-o", "c.safetensors")),
+        ("can not be kept in a .gguf", ("--cut", "fp8", "-o", "c.gguf")),
         ("not to c.npz", ("--cut", "q4_0", "-o", "c.npz")),
         ("not translated into .gguf", ("--cut", "q4_0", "--head", "mtp", "-o", "c.gguf")),
         ("there is no trace at", ("--cut", "prune:0.5:activation", "--head", "mtp",
                                   "--trace", "none.safetensors", "-o", "c.safetensors")),
-        ("fc.weight", ("--cut", "q4_0", "--head", "eagle3", "-o", "c.safetensors")),
+        ("this file holds mtp", ("--cut", "q4_0", "--head", "eagle3", "-o", "c.safetensors")),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_with_a_hint(words, args, capsys, tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from audit.blocks.limits import check_depth, check_rotary
 from audit.errors import AuditError, UnreadableError, UnsupportedFormatError
 
 _BUILD_ERRORS = (
@@ -27,8 +29,11 @@ _BUILD_ERRORS = (
 _NOT_OURS = frozenset({"transformers_version", "architectures", "dtype", "torch_dtype", "auto_map"})
 
 
-def text_config(fields: Mapping[str, Any], where: Path) -> Any:
+def text_config(fields: Mapping[str, Any], where: Path, held: int = 0) -> Any:
     """The language model's configuration object of transformers.
+
+    Args:
+        held: number of layers that the files at hand hold; 0 where they hold none.
 
     Raises:
         UnsupportedFormatError: transformers knows no such architecture.
@@ -37,8 +42,12 @@ def text_config(fields: Mapping[str, Any], where: Path) -> Any:
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+    text = fields.get("text_config")
+    for part in (fields, text if isinstance(text, Mapping) else {}):
+        check_depth(part.get("num_hidden_layers"), held, where)
+    check_rotary(fields, where)
     kind = fields.get("model_type")
-    if kind not in CONFIG_MAPPING:
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise _unknown(kind, where)
     plain = {key: value for key, value in fields.items() if key != "quantization_config"}
     config = _guarded(lambda: CONFIG_MAPPING[kind].from_dict(copy.deepcopy(plain)), kind, where)
@@ -67,11 +76,20 @@ def check_runs(module: nn.Module, states: int, embeddings: int | None, where: Pa
 def config_record(config: Any) -> dict[str, Any]:
     """What of a configuration decides the numbers, as JSON values, for the head's hash."""
     kept = {
-        key: value
+        key: _as_json(value)
         for key, value in config.to_diff_dict().items()
         if not key.startswith("_") and key not in _NOT_OURS
     }
     return {**kept, "model_type": config.model_type}
+
+
+def _as_json(value: Any) -> Any:
+    """Values with infinities, as some published configurations have, in words."""
+    if isinstance(value, Mapping):
+        return {key: _as_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def empty_decoder(config: Any, where: Path) -> nn.Module:
@@ -97,6 +115,7 @@ def empty_decoder(config: Any, where: Path) -> nn.Module:
         return decoder
 
     decoder: nn.Module = _guarded(build, config.model_type, where)
+    _check_angles(decoder, where)
     layers, norm = getattr(decoder, "layers", None), getattr(decoder, "norm", None)
     if isinstance(layers, nn.ModuleList) and isinstance(norm, nn.Module):
         return decoder.eval().requires_grad_(False)
@@ -105,6 +124,17 @@ def empty_decoder(config: Any, where: Path) -> nn.Module:
         hint="run this head in the engine that serves it and give a proposals file",
         where=where,
     )
+
+
+def _check_angles(decoder: nn.Module, where: Path) -> None:
+    """Refuse a decoder that would rotate nothing, or by angles that are no numbers."""
+    for name, value in decoder.named_buffers():
+        if name.endswith("inv_freq") and not (len(value) and bool(torch.isfinite(value).all())):
+            raise UnreadableError(
+                "the rotary settings of the configuration leave nothing to rotate by",
+                hint="check head_dim and rope_parameters in the configuration beside the head",
+                where=where,
+            )
 
 
 def embedding_scale(decoder: nn.Module) -> float:

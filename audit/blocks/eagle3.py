@@ -18,7 +18,8 @@ from audit.blocks.assembly import Origin, assemble, find_embedding
 from audit.blocks.block import Block
 from audit.blocks.eagle3_draft import Draft, read_draft
 from audit.blocks.eagle3_layers import EagleBlock
-from audit.blocks.reads import LayerStates
+from audit.blocks.limits import check_offset
+from audit.blocks.reads import LayerStates, other_count
 from audit.blocks.sources import canonical, safetensors_source
 from audit.blocks.weights import fill
 from audit.errors import MismatchError, NotFoundError, UnsupportedFormatError
@@ -54,6 +55,7 @@ def build_eagle3(origin: Origin) -> Block:
     _refuse_other_forms(container, known)
     draft = read_draft(origin, known)
     config = text_config(draft.layer, container.path)
+    check_offset(origin.options.position_offset, config, container.path)
     model = empty_decoder(config, container.path)
     embedding, embedded = find_embedding(origin, (), embedding_scale(model))
     count, target = _fused(container, known["fc.weight"], draft)
@@ -81,6 +83,15 @@ def build_eagle3(origin: Origin) -> Block:
         config=config_record(config),
         notes=(f"layout: {style}*", f"layers read: {draft.source}", embedded),
     )
+
+
+def scraps_of_eagle3(container: Container) -> tuple[list[str], list[str]]:
+    """Of a head that `find_eagle3` does not find: names that are here, names that lack."""
+    known = {canonical(name) for name in container.entries}
+    marks = {"fc.weight", *(f"{style}hidden_norm.weight" for style in _STYLES)}
+    here = sorted(name for name in known if name in marks or name.startswith(_STYLES[0]))
+    style = _STYLES[1] if f"{_STYLES[1]}hidden_norm.weight" in known else _STYLES[0]
+    return here, [n for n in ("fc.weight", f"{style}hidden_norm.weight") if n not in known]
 
 
 def absent_eagle3(container: Container) -> NotFoundError:
@@ -116,14 +127,16 @@ def _fused(container: Container, fc: str, draft: Draft) -> tuple[int, int]:
     shape = matrix_shape(container, fc)
     hidden = int(draft.layer["hidden_size"])
     count = len(draft.aux_layers) if draft.aux_layers else 3
-    target = draft.target_hidden_size or shape[-1] // count
-    if len(shape) == 2 and shape == (hidden, count * target):
-        return count, target
+    if len(shape) == 2 and shape[0] == hidden:
+        target = draft.target_hidden_size or shape[1] // count
+        if target and shape[1] == count * target:
+            return count, target
+        if target and shape[1] % target == 0:
+            raise other_count(shape[1] // target, target, count, container.path)
     raise MismatchError(
-        f"{fc} has shape {list(shape)} where {count} states of width {target} and a draft of "
-        f"width {hidden} need {[hidden, count * target]}",
-        hint="the head and the configuration beside it are of different models, or it reads "
-        "another number of layers: --aux-layers",
+        f"{fc} has shape {list(shape)} where {count} states and a draft of width {hidden} need "
+        f"[{hidden}, {count} * {draft.target_hidden_size or 'the width of a state'}]",
+        hint="the head and the configuration beside it are of different models",
         where=container.path,
         code="BLOCK_SHAPE",
     )

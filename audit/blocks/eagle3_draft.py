@@ -8,7 +8,7 @@ from typing import Any
 
 from audit.blocks.assembly import Origin
 from audit.blocks.block import Block
-from audit.errors import NotFoundError
+from audit.errors import NotFoundError, UnreadableError
 from audit.files import Container
 
 _DRAFT_KEYS = frozenset({"model_type", "architectures", "auto_map", "layer_types"})
@@ -58,13 +58,15 @@ def read_draft(origin: Origin, known: Mapping[str, str]) -> Draft:
     layer = {key: value for key, value in fields.items() if key not in _DRAFT_KEYS}
     # SpecForge and SafeAILab write the draft's own class there; its layer is Llama's.
     layer |= {"model_type": "qwen3" if kind == "qwen3" else "llama", "num_hidden_layers": 1}
-    if "hidden_size" not in layer:
+    size = layer.get("hidden_size")
+    if not isinstance(size, int) or size < 1:
         raise NotFoundError(
-            "the configuration of this EAGLE-3 head does not state its hidden_size",
+            "the configuration of this EAGLE-3 head states no usable hidden_size",
             hint="put the config.json it was published with beside it",
             where=origin.container.path,
         )
     stated = config.get("target_hidden_size")
+    target = stated if isinstance(stated, int) and stated > 0 else _of_target(origin, "hidden_size")
     aux, source = _aux_layers(origin, config)
     return Draft(
         layer,
@@ -72,7 +74,7 @@ def read_draft(origin: Origin, known: Mapping[str, str]) -> Draft:
         "input_norm.weight" in known,
         "fc_norm.0.weight" in known,
         aux,
-        stated if isinstance(stated, int) else None,
+        target,
         source,
     )
 
@@ -80,17 +82,37 @@ def read_draft(origin: Origin, known: Mapping[str, str]) -> Draft:
 def _aux_layers(origin: Origin, config: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, str]:
     """Layers whose entering states are read: said by the user, the draft, or its target's depth."""
     if origin.options.aux_layers:
-        return origin.options.aux_layers, "given"
+        return origin.options.aux_layers, "--aux-layers"
     nested = config.get("eagle_config")
     for place in (config, nested if isinstance(nested, Mapping) else {}):
         stated = place.get("eagle_aux_hidden_state_layer_ids")
         if stated:
-            # speculators may append the verifier's last state, which the draft does not read.
-            return tuple(int(layer) for layer in stated[:3]), "the draft's configuration"
-    verifier = origin.options.verifier
-    target = (verifier.config or {}) if verifier else {}
-    text = target.get("text_config")
-    depth = (text if isinstance(text, Mapping) else target).get("num_hidden_layers")
-    if isinstance(depth, int) and depth > 3:
-        return (2, depth // 2, depth - 3), f"the usual three of a target of {depth} layers"
+            return _stated_layers(stated, origin.container), "the draft's configuration"
+    depth = _of_target(origin, "num_hidden_layers")
+    usual = (2, depth // 2, depth - 3) if depth else ()
+    # In a shallow target these are not three, and not in order: nobody can have meant them.
+    if len(set(usual)) == 3 and list(usual) == sorted(usual):
+        return usual, f"the usual three of a target of {depth} layers"
     return None, "not stated, so the trace's further states in ascending order"
+
+
+def _stated_layers(stated: Any, container: Container) -> tuple[int, ...]:
+    """speculators may append the verifier's last state, which the draft does not read."""
+    layers = tuple(stated[:3]) if isinstance(stated, list) else ()
+    whole = all(isinstance(layer, int) and layer >= 0 for layer in layers)
+    if layers and whole and len(set(layers)) == len(layers):
+        return layers
+    raise UnreadableError(
+        f"eagle_aux_hidden_state_layer_ids is {stated!s:.60}: it must be different layers",
+        hint="say which layers the head reads: --aux-layers 2,12,21",
+        where=container.path,
+    )
+
+
+def _of_target(origin: Origin, key: str) -> int | None:
+    """A number of the target's configuration, where the user named a target that has one."""
+    target = origin.options.verifier
+    config = (target.config or {}) if target else {}
+    text = config.get("text_config")
+    value = (text if isinstance(text, Mapping) else config).get(key)
+    return value if isinstance(value, int) and value > 0 else None

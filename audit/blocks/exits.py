@@ -8,6 +8,7 @@ from audit.blocks.architecture import Decoder, config_record, empty_decoder, tex
 from audit.blocks.assembly import Origin, assemble, config_fields, weights_of
 from audit.blocks.block import Block
 from audit.blocks.head_names import HeadName, exit_point
+from audit.blocks.limits import layers_held
 from audit.blocks.reads import LayerStates
 from audit.blocks.weights import fill
 
@@ -34,7 +35,7 @@ def build_exit(origin: Origin, name: HeadName) -> Block:
     """
     where = origin.container.path
     fields, notes = config_fields(origin)
-    config = text_config(fields, where)
+    config = text_config(fields, where, layers_held(*origin.containers()))
     point = exit_point(name, int(config.num_hidden_layers))
     module = ExitBlock(Decoder(empty_decoder(config, where), point.layers))
     stem = "decoder.model."

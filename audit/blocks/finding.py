@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from audit.blocks.eagle3 import find_eagle3
 from audit.blocks.gguf_config import ARCHITECTURES
 from audit.blocks.head_names import HeadName
+from audit.blocks.limits import layer_numbers
 from audit.blocks.medusa import find_medusa
 from audit.blocks.mtp_layouts import find_mtp
-from audit.blocks.sources import canonical
 from audit.files import Container
 from audit.heads import names
 from audit.heads.packed import weight_names
-
-_LAYER = re.compile(r"(?:layers|blk)\.(\d+)\.")
 
 
 def heads_in(container: Container) -> list[str]:
@@ -30,8 +26,7 @@ def heads_in(container: Container) -> list[str]:
         found.append("mtp")
     found += [f"medusa:{number}" for number in sorted(find_medusa(container))]
     layers = _depth(container)
-    held = {int(m[1]) for name in container.entries if (m := _LAYER.match(canonical(name)))}
-    if layers and layers > 1 and layers - 1 in held:
+    if layers and layers > 1 and layers - 1 in layer_numbers(container):
         found.append(f"exit:{layers - 2}")
     return found
 
@@ -64,7 +59,7 @@ def holds_block(container: Container, name: HeadName) -> bool:
 
 def holds_layers(container: Container) -> bool:
     """True when any decoder layer's tensor is here."""
-    return any(_LAYER.match(canonical(entry)) for entry in container.entries)
+    return bool(layer_numbers(container))
 
 
 def layer_count(container: Container) -> int | None:

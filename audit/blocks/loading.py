@@ -11,17 +11,19 @@ from dataclasses import dataclass, field, replace
 
 from audit.blocks.assembly import Origin
 from audit.blocks.block import Block
-from audit.blocks.eagle3 import absent_eagle3, build_eagle3
-from audit.blocks.eagle3_draft import draft_config
+from audit.blocks.eagle3 import build_eagle3
 from audit.blocks.exits import build_exit
-from audit.blocks.finding import holds_block, holds_layers, holds_projection
+from audit.blocks.finding import holds_block, holds_projection
 from audit.blocks.head_names import HeadName, parse_head_name
-from audit.blocks.medusa import absent_medusa, build_medusa, find_medusa
-from audit.blocks.mtp import absent_mtp, build_mtp
-from audit.blocks.mtp_layouts import declared_mtp, find_mtp
+from audit.blocks.medusa import build_medusa, find_medusa
+from audit.blocks.mtp import build_mtp
+from audit.blocks.mtp_layouts import find_mtp
 from audit.blocks.options import BlockOptions
+from audit.blocks.presence import check_present
+from audit.blocks.unread import unread_tensors
 from audit.errors import MismatchError, NotFoundError
 from audit.files import Container
+from audit.files.made import made_by_forge
 from audit.heads import names
 from audit.heads.head import Head
 from audit.heads.identity import head_hash
@@ -63,9 +65,17 @@ def load_block_head(
     name = parse_head_name(head_name) if isinstance(head_name, str) else head_name
     if name.kind == "lm":
         return lm_head(container, options, base)
-    ours = base.block if isinstance(base, BlockHead) and base.block.name == str(name) else None
-    _check_present(container, name, ours)
-    head, notes = _projection(container, name, options, base, block_options)
+    kin = base if isinstance(base, BlockHead) and base.block.name == str(name) else None
+    own = None if options.tensor or options.factors else _own_projection(container, name, kin)
+    named = bool(own or options.tensor or options.factors)
+    ours = kin.block if kin else None
+    check_present(container, name, ours, named or holds_projection(container, name))
+    if own:
+        head, notes = _own_rows(container, own, options, base)
+    elif named or holds_projection(container, name):
+        head, notes = lm_head(container, _with_vocabulary(container, options), base), ()
+    else:
+        head, notes = _borrowed_rows(container, name, kin or base, block_options)
     if holds_block(container, name):
         verifier = block_options.verifier
         norm = head.norm or (lm_head(verifier, HeadOptions(), None).norm if verifier else None)
@@ -74,7 +84,8 @@ def load_block_head(
         assert ours is not None
         block = ours
         notes += ("no block in this file: the reference's block is used",)
-    return _join(container, head, block, notes)
+    unread = (*head.unread, *unread_tensors(container, name, block))
+    return replace(_join(container, head, block, notes), unread=tuple(dict.fromkeys(unread)))
 
 
 def _build(origin: Origin, name: HeadName) -> Block:
@@ -124,33 +135,35 @@ def _join(container: Container, head: Head, block: Block, notes: tuple[str, ...]
     )
 
 
-def _projection(
-    container: Container,
-    name: HeadName,
-    options: HeadOptions,
-    base: Head | None,
-    block_options: BlockOptions,
+def _own_rows(
+    container: Container, own: str, options: HeadOptions, base: Head | None
 ) -> tuple[Head, tuple[str, ...]]:
-    """The rows that the block's states meet, and a note where they are not this file's."""
-    own = None if options.tensor or options.factors else _own_projection(container, name)
-    if own:
-        head = lm_head(container, replace(options, tensor=own), base)
-        # It was found, not named by the user.
-        others = tuple(note for note in head.record.notes if "named by the user" not in note)
-        record = head.record.model_copy(update={"notes": others})
-        return replace(head, record=record), (f"the draft's own head: {own}",)
-    if options.tensor or options.factors or holds_projection(container, name):
-        return lm_head(container, _with_vocabulary(container, options), base), ()
+    """The rows that belong to the draft alone, with a note that names them."""
+    head = lm_head(container, replace(options, tensor=own), base)
+    # It was found, not named by the user.
+    others = tuple(note for note in head.record.notes if "named by the user" not in note)
+    record = head.record.model_copy(update={"notes": others})
+    return replace(head, record=record), (f"the draft's own head: {own}",)
+
+
+def _borrowed_rows(
+    container: Container, name: HeadName, base: Head | None, block_options: BlockOptions
+) -> tuple[Head, tuple[str, ...]]:
+    """The rows that a block without any is run with, and a note on whose they are."""
     if isinstance(base, BlockHead) and base.block.name == str(name):
-        rows = replace(base, record=base.projection)
-        return rows, ("no projection in this file: the reference's is used",)
+        theirs = replace(base, record=base.projection, unread=())
+        return theirs, ("no projection in this file: the reference's is used",)
     if name.kind == "eagle3":
-        _check_borrowing(container, block_options)
+        _check_borrowing(container, name, block_options)
     verifier = block_options.verifier
-    target = lm_head(verifier, HeadOptions(), None) if verifier else base
+    target = base
+    if verifier:
+        # A model may hold rows of this very head beside its own.
+        target = lm_head(verifier, HeadOptions(_own_projection(verifier, name, None)), None)
     if target is None:
-        raise _no_head(container, "and no target model was named")
-    return target, (f"the target's head is used: {target.record.path}",)
+        raise _no_head(container, name, "and no target model was named")
+    rows = replace(target, unread=())
+    return rows, (f"the target's head is used: {target.record.path}",)
 
 
 def _with_vocabulary(container: Container, options: HeadOptions) -> HeadOptions:
@@ -162,55 +175,54 @@ def _with_vocabulary(container: Container, options: HeadOptions) -> HeadOptions:
     return replace(options, vocabulary=size)
 
 
-def _own_projection(container: Container, name: HeadName) -> str | None:
+def _own_projection(container: Container, name: HeadName, ref: BlockHead | None) -> str | None:
     """A projection that belongs to the draft alone. Published case (memra): 0 of 248 accepted
-    with the trunk's head in its place."""
+    with the trunk's head in its place.
+
+    A cut may hold it without its block; it is then known by the name that the reference gives it.
+    """
     if name.kind == "medusa":
-        return find_medusa(container)[int(name.detail)].head
-    found = find_mtp(container) if name.kind == "mtp" else None
-    return found.head if found else None
+        medusa = find_medusa(container).get(int(name.detail))
+        if medusa and medusa.head:
+            return medusa.head
+    mtp = find_mtp(container) if name.kind == "mtp" else None
+    if mtp and mtp.head:
+        return mtp.head
+    theirs = ref.projection.tensors if ref else ()
+    usual = {*names.LM_HEAD[container.format], *names.EMBEDDING[container.format]}
+    same = len(theirs) == 1 and theirs[0] in container.entries
+    return theirs[0] if same and names.plain(theirs[0]) not in usual else None
 
 
-def _check_borrowing(container: Container, block_options: BlockOptions) -> None:
+def _check_borrowing(container: Container, name: HeadName, block_options: BlockOptions) -> None:
     """An EAGLE-3 draft without a head takes the target's only when told so, and untrimmed."""
     trimmed = [name for name in names.MAPS if name in container.entries]
     config = container.config or {}
     vocabulary, draft = config.get("vocab_size"), config.get("draft_vocab_size")
     if trimmed or (draft and vocabulary and draft < vocabulary):
         what = trimmed[0] if trimmed else "draft_vocab_size"
-        raise _no_head(container, f"and its {what} shows a vocabulary of its own")
+        raise _no_head(container, name, f"and its {what} shows a vocabulary of its own")
     if not block_options.borrow_target_head:
-        raise _no_head(container, "which some engines then fill with random numbers")
+        raise _no_head(container, name, "which some engines then fill with random numbers")
 
 
-def _no_head(container: Container, why: str) -> NotFoundError:
+def _no_head(container: Container, name: HeadName, why: str) -> NotFoundError:
+    """The error of a block that has no projection, with what would give it one."""
+    made = made_by_forge(container.metadata) or {}
+    whole = f"cut {made.get('reference')} itself, which holds the projection"
+    if name.kind == "eagle3":
+        hint = (
+            "export the draft with its lm_head; where it was trained on the target's, say "
+            "--borrow-target-head --verifier MODEL"
+        )
+    else:
+        hint = "name the model whose head it uses: --verifier MODEL"
+    if made.get("parts") == "block":
+        why = f"for only the block of {made.get('reference')} was cut"
+        hint = whole if name.kind == "eagle3" else f"{hint}; or {whole}"
     return NotFoundError(
         f"this draft holds no head of its own, {why}",
-        hint="use --borrow-target-head with --verifier MODEL where the draft was trained on the "
-        "target's head, else export the draft with its lm_head",
+        hint=hint,
         where=container.path,
         code="DRAFT_HEAD_ABSENT",
-    )
-
-
-def _check_present(container: Container, name: HeadName, ours: Block | None) -> None:
-    """Refuse a file without this head, unless it is a bare projection for the reference's block."""
-    if holds_block(container, name):
-        if name.kind == "eagle3":
-            draft_config(container, ours)
-        return
-    declared = name.kind == "mtp" and declared_mtp(container)
-    if ours is not None and not holds_layers(container) and not declared:
-        return
-    if name.kind == "mtp":
-        raise absent_mtp(container)
-    if name.kind == "eagle3":
-        raise absent_eagle3(container)
-    if name.kind == "medusa":
-        raise absent_medusa(container, name)
-    raise NotFoundError(
-        f"no head {name} here: the file holds no layers",
-        hint="an early exit is made of the model's own layers: give the whole model",
-        where=container.path,
-        code="HEAD_ABSENT",
     )

@@ -35,8 +35,8 @@ class FoundMedusa:
 
     layers: tuple[str, ...]
     """Stems of its residual layers, in order."""
-    head: str
-    """Tensor of its projection."""
+    head: str | None
+    """Tensor of its projection; a cut of the block alone has none."""
 
 
 class Residual(nn.Module):
@@ -83,9 +83,10 @@ def find_medusa(container: Container) -> dict[int, FoundMedusa]:
         if own:
             heads[int(match[1])] = f"{own}{len(found[int(match[1])])}.weight"
     return {
-        number: FoundMedusa(tuple(layers[index] for index in sorted(layers)), known[heads[number]])
+        number: FoundMedusa(
+            tuple(layers[index] for index in sorted(layers)), known.get(heads[number])
+        )
         for number, layers in found.items()
-        if heads[number] in known
     }
 
 

@@ -9,7 +9,6 @@ a file is built: it is the one that reads the verifier.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from audit.blocks.architecture import (
 )
 from audit.blocks.assembly import Origin, assemble, config_fields, find_embedding, weights_of
 from audit.blocks.block import Block
+from audit.blocks.limits import check_offset, layers_held
 from audit.blocks.mtp_layouts import Layout, concat_order, declared_mtp, find_mtp
 from audit.blocks.reads import Embedding, HiddenState
 from audit.blocks.weights import fill
@@ -68,14 +68,16 @@ def build_mtp(origin: Origin) -> Block:
     if found is None:
         raise absent_mtp(container)
     fields, notes = config_fields(origin)
-    config = _mtp_config(text_config(fields, container.path))
+    whole = text_config(fields, container.path, layers_held(*origin.containers()))
+    check_offset(options.position_offset, whole, container.path)
+    config = _mtp_config(whole)
     order = options.concat or concat_order(found.layout, fields, container)
     offset = found.layout.offset if options.position_offset is None else options.position_offset
     stage = options.stage or "post_norm"
     model = empty_decoder(config, container.path)
     scale = embedding_scale(model)
     module = MtpBlock(model, config, order == "hidden_first", offset)
-    source = weights_of(container, fields | {"num_hidden_layers": _trunk_layers(fields)})
+    source = weights_of(container, fields | {"num_hidden_layers": int(whole.num_hidden_layers)})
     filled = fill(module, _wanted(module, found.layout), source)
     embedding, embedded = find_embedding(origin, found.embedding, scale)
     if not declared_mtp(container):
@@ -157,13 +159,6 @@ def _mtp_config(config: Any) -> Any:
         ours.first_k_dense_replace = 0
     ours.num_hidden_layers = 1
     return ours
-
-
-def _trunk_layers(fields: Mapping[str, Any]) -> int:
-    """Number of the verifier's layers, after which a GGUF keeps the MTP block."""
-    text = fields.get("text_config")
-    flat = {**fields, **text} if isinstance(text, Mapping) else fields
-    return int(flat["num_hidden_layers"])
 
 
 def _wanted(module: nn.Module, layout: Layout) -> dict[str, str]:

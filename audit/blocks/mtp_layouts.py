@@ -6,7 +6,7 @@ Sources: `formats.md` 1.3 and 1.4, transformers' conversion mapping of `MtpModel
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,10 @@ from audit.heads.packed import weight_names
 
 DECLARED = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_layers")
 _NEXTN = re.compile(r"blk\.(\d+)\.nextn\.eh_proj\.(?:weight|ALinear\.weight)$")
-_APPENDED = re.compile(r"layers\.(\d+)\.eh_proj\.weight$")
+_APPENDED = re.compile(r"layers\.(\d+)\.(?:eh_proj|enorm|hnorm)\.weight$")
+_OWN = re.compile(r"mtp\.|mtp_layers\.|layers\.\d+\.(?:eh_proj|enorm|hnorm)\.|blk\.\d+\.nextn\.")
+_NOT_THE_BLOCK = re.compile(r"(?:embed_tokens|shared_head\.head|shared_head_head|lm_head)\.weight$")
+_GGUF_PARTS = ("eh_proj", "enorm", "hnorm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,31 @@ def find_mtp(container: Container) -> FoundMtp | None:
             embedding = known.get(layout.embedding)
             return FoundMtp(layout, own, (embedding,) if embedding else ())
     return None
+
+
+def scraps_of_mtp(container: Container) -> tuple[list[str], list[str]]:
+    """Of a head that `find_mtp` does not find: tensors that are here, names that lack.
+
+    Nothing lacks where the tensors are of no layout that is known.
+    """
+    known = {canonical(name): name for name in container.entries}
+    here = [name for name in known if _OWN.match(name) and not _NOT_THE_BLOCK.search(name)]
+    if container.format == "gguf":
+        stems = sorted({name.partition(".nextn.")[0] for name in here})
+        wanted = [f"{stem}.nextn.{part}.weight" for stem in stems[:1] for part in _GGUF_PARTS]
+        return here, [name for name in wanted if name not in known]
+    best = max(layouts_for(known), key=lambda layout: len(_within(layout, here)))
+    if not _within(best, here):
+        return here, []
+    layer = [] if any(name.startswith(best.layer) for name in here) else [f"{best.layer}*"]
+    wanted = [f"{stem}.weight" for stem in best.parts.values()]
+    return here, [name for name in wanted if name not in known] + layer
+
+
+def _within(layout: Layout, names: Iterable[str]) -> list[str]:
+    """The names that this layout's parts and layer have."""
+    stems = (layout.layer, *(f"{stem}." for stem in layout.parts.values()))
+    return [name for name in names if name.startswith(stems)]
 
 
 def declared_mtp(container: Container) -> int | None:

@@ -6,6 +6,7 @@ Everything that can be missing from a trace is refused here, with the command th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from audit.heads.head import FinalNorm
 from audit.heads.rows import Rows
 from audit.records import Stage
 from audit.traces import Trace
+from audit.words import count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +70,10 @@ class LayerStates:
         if missing or len(layers) != self.count:
             raise self._lacking(trace, missing, sorted(stored))
         parts = [trace.states[stored[layer]] for layer in layers]
+        width = parts[0].shape[1]
+        if width != self.width and self.count * self.width % width == 0:
+            needed = self.count * self.width // width
+            raise other_count(needed, width, self.count, trace.path or "")
         for layer, part in zip(layers, parts, strict=True):
             _check_width(trace, stored[layer], part, self.width)
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
@@ -90,6 +96,18 @@ class LayerStates:
             hint=f"record it: `audit capture MODEL ... {flags}`",
             where=trace.path or "",
         )
+
+
+def other_count(needed: int, width: int, named: int, where: Path | str) -> MismatchError:
+    """The error of a head that reads `needed` states of a width, and `named` layers for them."""
+    return MismatchError(
+        f"fc.weight reads {count(needed, 'state')} of width {width}, and {count(named, 'layer')} "
+        "are named for them",
+        hint=f"name {needed} in the order it was trained with: --aux-layers, or the draft's "
+        "configuration",
+        where=where,
+        code="BLOCK_SHAPE",
+    )
 
 
 Reads = HiddenState | LayerStates

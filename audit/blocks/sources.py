@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from audit.errors import UnreadableError, UnsupportedFormatError
+from audit.errors import MismatchError, UnreadableError, UnsupportedFormatError
 from audit.files import Container, TensorEntry, is_float_encoding
 from audit.heads.names import plain
 from audit.heads.packed import packed_matrix, weight_names
@@ -65,16 +65,24 @@ def read_weight(container: Container, name: str) -> Tensor:
     """One tensor as float32 in the shape it stands for, unpacked, its scales applied.
 
     Raises:
+        MismatchError: BLOCK_SHAPE, it is empty.
         UnsupportedFormatError: it has scales beside it that would go unused, or holds codes.
         UnreadableError: NaN or infinity in it.
     """
     entry = container.entries[name]
+    if 0 in entry.shape:
+        raise MismatchError(
+            f"{name} has shape {list(entry.shape)}: there is nothing in it to run",
+            hint="the block was cut to nothing, or exported without its weights",
+            where=container.path,
+            code="BLOCK_SHAPE",
+        )
     packed = packed_matrix(container, name)
     if packed is None:
         _refuse_unused(container, entry)
     if packed:
         values = packed.rows.tile(0, packed.rows.count)
-    elif len(entry.shape) == 2 and 0 not in entry.shape:
+    elif len(entry.shape) == 2:
         rows = stored_rows(container, name)
         values = rows.tile(0, rows.count)
     else:

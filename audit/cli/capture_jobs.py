@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from audit.errors import BadUsageError
+from audit.outputs import unwritable
 
 if TYPE_CHECKING:
     from audit.corpora import Corpus
@@ -139,21 +139,11 @@ def _name(corpus: str, generation: Generation | None) -> str:
 
 def check_output(output: Path, model: Path, texts: Sequence[Path]) -> None:
     """Raises BadUsageError unless a trace can be written there without loss of anything else."""
-    why = _unwritable(output) or _in_use(output, model, texts)
+    why = unwritable(output) or _in_use(output, model, texts)
     if why:
         raise BadUsageError(
             f"the trace cannot be written: {why}", hint="choose another place with -o", where=output
         )
-
-
-def _unwritable(output: Path) -> str:
-    """Why no file can be made there; empty when one can."""
-    if output.is_dir():
-        return "this is a folder"
-    there = next(folder for folder in output.absolute().parents if folder.exists())
-    if not there.is_dir():
-        return f"{there} is not a folder"
-    return "" if os.access(there, os.W_OK | os.X_OK) else f"the folder {there} is write-protected"
 
 
 def _in_use(output: Path, model: Path, texts: Sequence[Path]) -> str:

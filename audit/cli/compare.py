@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from audit.cli.blocks import block_options
-from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options
+from audit.cli.blocks import block_flags, pair_options
+from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options, trace_option
 from audit.cli.gating import load_gating
 from audit.errors import BadUsageError
 
@@ -26,39 +26,19 @@ Examples:
   audit compare model.gguf --trim ranks.txt --json
   audit compare model/ mtp-q4_0.gguf --head mtp --trace traces/
   audit compare ref.safetensors cand.gguf --trace traces/ --gate policy.toml
+  audit compare draft/ draft-q8.safetensors --head eagle3 --verifier model/ --trace traces/
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("ref", type=_FILE)
 @click.argument("cand", type=_FILE, nargs=-1)
-@click.option(
-    "--trace", "traces", type=_FILE, multiple=True,
-    help="Trace file, or folder of traces; may be repeated. Else AUDIT_TRACES, else beside REF.",
-)  # fmt: skip
+@trace_option("Trace file, or folder of traces; repeatable. Else AUDIT_TRACES, else beside REF.")
 @click.option(
     "--trim", "trims", type=_FILE, multiple=True,
     help="Ranks card: REF's own rows for these ids are a candidate.",
 )  # fmt: skip
-@click.option(
-    "--head",
-    metavar="NAME",
-    help="lm, mtp, eagle3, medusa:0, exit:16 or exit:16:15-17; else the one that all files hold.",
-)
-@click.option("--verifier", type=_FILE, help="Target model of a draft that holds no embedding.")
-@click.option("--borrow-target-head", is_flag=True, help="An EAGLE-3 draft uses the target's head.")
-@click.option(
-    "--concat",
-    type=click.Choice(["embedding_first", "hidden_first"]),
-    help="Order of an MTP head's two inputs, where the layout does not tell.",
-)
-@click.option(
-    "--stage",
-    type=click.Choice(["post_norm", "pre_norm"]),
-    help="Norm stage of the state that an MTP head reads.",
-)
-@click.option("--position-offset", type=int, help="Position id of a sequence's first row.")
-@click.option("--aux-layers", help="Layers that an EAGLE-3 head reads, such as 2,12,21.")
+@block_flags
 @click.option("--map", "map_file", type=_FILE, help="Target ids of a trimmed candidate's rows.")
 @click.option(
     "--d2t-convention", type=click.Choice(["auto", "offset", "absolute"]), default="auto",
@@ -172,18 +152,11 @@ def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger:
         kl=options["kl"],
         device=options["device"],
         anchor_min=options["anchor_min"],
-        pair=_pair_options(options),
+        pair=pair_options(options),
         force=options["force"],
         ledger=ledger,
         resampling=Resampling(resamples=options["resamples"], seed=options["seed"]),
     )
-
-
-def _pair_options(options: dict[str, Any]) -> Any:
-    """What was said about the head's kind and its draft block."""
-    from audit.pair import PairOptions
-
-    return PairOptions(head=options["head"], block=block_options(options))
 
 
 def _tensor(given: tuple[str, ...], side: str) -> str | None:

@@ -20,7 +20,7 @@ _NEXT = """
 On your own heads:
   audit capture MODEL --text FILE -o traces/mine.trace.safetensors    record hidden states
   audit compare REF CAND --trace traces/                              what did the cut cost?
-  audit study REF --traces traces/                                    which rules hold on REF?
+  audit study REF --trace traces/                                     which rules hold on REF?
   audit compare REF CAND --help                                       all ways to name a head"""
 
 
@@ -34,7 +34,7 @@ def demo(shared: Shared) -> None:
     os.environ.pop("AUDIT_DB_URL", None)
     with tempfile.TemporaryDirectory() as folder:
         ledger = Path(folder) / "ledger"
-        _run("study", str(model), "--head", "mtp", "--traces", str(traces), ledger=ledger)
+        _run("study", str(model), "--head", "mtp", "--trace", str(traces), ledger=ledger)
         cands = []
         for cut in ("q4_0", "prune:0.25:activation"):
             cands.append(str(Path(folder) / f"{cut.replace(':', '-')}.safetensors"))

@@ -1,15 +1,19 @@
-"""`audit forge`: make a candidate out of a reference."""
+"""`audit forge`: make candidates out of a reference."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from audit.cli.blocks import block_options
-from audit.cli.frame import SEED, Shared, shared_options
-from audit.errors import BadUsageError
+from audit.cli.blocks import block_flags, pair_options
+from audit.cli.frame import SEED, Shared, shared_options, trace_option
+
+if TYPE_CHECKING:
+    from audit.forge import Cut, Forged
+    from audit.heads import Head
 
 _FILE = click.Path(path_type=Path)
 
@@ -20,7 +24,8 @@ lowrank:KEEP[:calibrated] · noise:STRENGTH · trim:RANKS[:COUNT]
 \b
 Pruning and low rank act on the MLP of a draft block and leave the projection as it is; a trim
 takes rows of the projection and leaves the block. The others cut both. A draft head is written
-in the format of REF; in safetensors a ggml type lies as the floats it stands for.
+in the format of REF. A safetensors file has no ggml types and no FP8 that loaders agree on: the
+values lie there as floats, and the sizes named are those of the type itself.
 
 \b
 Examples:
@@ -28,106 +33,121 @@ Examples:
   audit forge model/ --cut prune:0.5 --head mtp -o mtp-half.safetensors
   audit forge model/ --cut lowrank:0.25:calibrated --head mtp --trace traces/ -o low.safetensors
   audit forge mtp.gguf --cut nvfp4 --head mtp --only block -o mtp-nvfp4.gguf
+  audit forge model/ --head mtp --cut q8_0 --cut q4_0 --cut prune:0.5 -o cuts/
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("ref", type=_FILE)
-@click.option("--cut", required=True, metavar="CUT", help="What is done to REF's head.")
-@click.option("-o", "--output", type=_FILE, required=True, help="A .gguf or .safetensors file.")
 @click.option(
-    "--head", metavar="NAME", help="lm, mtp, eagle3, medusa:0, exit:16; else as in `audit compare`."
-)
+    "--cut", "cuts", required=True, multiple=True, metavar="CUT",
+    help="What is done to REF's head; several make a file each.",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", type=_FILE, required=True,
+    help="A .gguf or .safetensors file; for several cuts, the folder they go into.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace files that `audit forge` did not make.")
 @click.option(
     "--only", type=click.Choice(["projection", "block"]), help="One part of a draft head."
 )
+@trace_option("Text that an `activation` or `calibrated` cut is fitted to; may be repeated.")
 @click.option(
-    "--trace", "traces", type=_FILE, multiple=True,
-    help="Text that an `activation` or `calibrated` cut is fitted to; may be repeated.",
+    "--anchor", "anchor_min", type=click.FloatRange(0, 1), default=0.99, show_default=True,
+    help="Share of the verifier's tokens that an LM head must reproduce on that text.",
 )  # fmt: skip
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Of noise.")
-@click.option("--verifier", type=_FILE, help="Target model of a draft that holds no embedding.")
-@click.option("--borrow-target-head", is_flag=True, help="An EAGLE-3 draft uses the target's head.")
-@click.option(
-    "--concat", type=click.Choice(["embedding_first", "hidden_first"]),
-    help="Order of an MTP head's two inputs, where the layout does not tell.",
-)  # fmt: skip
-@click.option(
-    "--stage", type=click.Choice(["post_norm", "pre_norm"]),
-    help="Norm stage of the state that an MTP head reads.",
-)  # fmt: skip
-@click.option("--position-offset", type=int, help="Position id of a sequence's first row.")
+@block_flags
 @click.option("--head-tensor", metavar="NAME", help="The projection, if its name does not tell.")
 @shared_options
-def forge(shared: Shared, ref: Path, cut: str, output: Path, **options: Any) -> None:
+def forge(shared: Shared, ref: Path, cuts: tuple[str, ...], output: Path, **options: Any) -> None:
     """Cut REF's head and write the candidate, for `audit compare REF FILE`."""
-    from audit.forge import forge_head, parse_cut
+    from audit.fitting import fit_cuts
+    from audit.forge import check_calibrated, check_forgeable, forge_head
+    from audit.heads import HeadOptions
+    from audit.pair import load_ref
+
+    job = _plan(ref, cuts, output, options)
+    head = load_ref(ref, job.choice, HeadOptions(tensor=options["head_tensor"]), job.pair.block)
+    for out, cut in job.targets.items():
+        check_forgeable(head, cut, out, options["only"])
+        check_calibrated(cut, bool(job.traces))
+    fit = fit_cuts(
+        head, list(job.targets.values()), job.traces, only=options["only"],
+        anchor_min=options["anchor_min"], model=job.pair.block.verifier,
+    )  # fmt: skip
+    made = []
+    for out, cut in job.targets.items():
+        file = forge_head(
+            head, cut, out, only=options["only"], second_moment=fit.projection,
+            moments=fit.block, seed=options["seed"],
+        )  # fmt: skip
+        notes = [*file.notes, *job.notes, *(fit.notes if cut.calibrated else ())]
+        made.append((file, cut, notes))
+        if not shared.as_json:
+            _show(shared, file, head, cut, notes)
+    if shared.as_json:
+        documents = [_document(file, head, cut, options["seed"], n) for file, cut, n in made]
+        shared.print_json(documents[0] if len(cuts) == 1 else {"forged": documents})
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is to be made, with everything checked that needs no weights."""
+
+    choice: Any
+    pair: Any
+    targets: dict[Path, Cut]
+    traces: list[Path]
+
+    @property
+    def notes(self) -> list[str]:
+        """What was not cut, and what was not read."""
+        others, notes = self.choice.others, []
+        if others:
+            held = ", ".join(others)
+            notes.append(f"the LM head was cut; REF also holds {held}: --head {others[0]}")
+        if self.traces and not any(cut.calibrated for cut in self.targets.values()):
+            cuts = ", ".join(map(str, self.targets.values()))
+            notes.append(f"{cuts}: fitted to nothing, so the traces were not read")
+        return notes
+
+
+def _plan(ref: Path, cuts: tuple[str, ...], output: Path, options: dict[str, Any]) -> _Plan:
+    """Cuts, places and traces, refused here rather than after minutes of work."""
+    from audit.files import open_container
+    from audit.forge import check_target, name_files, parse_cut
+    from audit.forge.cuts import check_card
+    from audit.pair import choose_head
+    from audit.traces import find_traces
+
+    wanted = [parse_cut(text) for text in cuts]
+    for cut in wanted:
+        check_card(cut)
+    pair = pair_options(options)
+    container = open_container(ref)
+    choice = choose_head(ref, [], pair.head)
+    traces = find_traces(options["traces"], ref) if options["traces"] else []
+    is_lm = choice.name.kind == "lm"
+    targets = name_files(wanted, output, str(choice.name), None if is_lm else container.format)
+    inputs = [ref, *container.files, *(pair.block.verifier.files if pair.block.verifier else ())]
+    inputs += [*traces, *(cut.card for cut in wanted if cut.card)]
+    for out in targets:
+        check_target(out, inputs, force=options["force"])
+    return _Plan(choice, pair, targets, traces)
+
+
+def _show(shared: Shared, made: Forged, ref: Head, cut: Cut, notes: list[str]) -> None:
     from audit.report.wording import clean
 
-    wanted = parse_cut(cut)
-    head, others = _reference(ref, options)
-    second_moment, moments = _calibration(head, wanted, ref, options)
-    made = forge_head(
-        head,
-        wanted,
-        output,
-        only=options["only"],
-        second_moment=second_moment,
-        moments=moments,
-        seed=options["seed"],
-    )
-    notes = [*made.notes, *others]
-    if options["traces"] and not wanted.calibrated:
-        notes.append(f"{wanted} is fitted to nothing: the traces were not read")
-    if shared.as_json:
-        shared.print_json(_document(made, head, wanted, options["seed"], notes))
-    elif shared.quiet < 2:
-        click.echo(clean(_line(made, head, wanted)))
-        for note in () if shared.quiet else notes:
-            click.echo(clean(f"  {note}"))
+    if shared.quiet > 1:
+        return
+    click.echo(clean(_line(made, ref, cut)))
+    for note in () if shared.quiet else notes:
+        click.echo(clean(f"  {note}"))
 
 
-def _reference(ref: Path, options: dict[str, Any]) -> tuple[Any, list[str]]:
-    """REF's head, and a note on heads that were not meant."""
-    from audit.heads import HeadOptions
-    from audit.pair import choose_head, load_ref
-
-    choice = choose_head(ref, [], options["head"])
-    head = load_ref(ref, choice, HeadOptions(tensor=options["head_tensor"]), block_options(options))
-    others = ", ".join(choice.others)
-    said = (
-        f"the LM head was cut; REF also holds {others}: --head {choice.others[0]}" if others else ""
-    )
-    return head, [said] if said else []
-
-
-def _calibration(head: Any, cut: Any, ref: Path, options: dict[str, Any]) -> tuple[Any, Any]:
-    """Second moments of what enters the projection and the block's MLPs, where the cut asks."""
-    if not (cut.calibrated and options["traces"]):
-        return None, None
-    from audit.forge import block_moments, parts_of, second_moment_of
-    from audit.measure import states_for
-    from audit.traces import find_traces, lookahead_rows, read_trace
-
-    parts = parts_of(head, cut, options["only"])
-    traces = [read_trace(path) for path in find_traces(options["traces"], ref)]
-    second_moment = moments = None
-    if parts.projection:
-        import torch
-
-        states = [states_for(head, t, lookahead_rows(t, head.lookahead)[0]) for t in traces]
-        second_moment = second_moment_of(torch.cat(states))
-    if parts.block:
-        moments = block_moments(head.block, traces, diagonal=cut.kind == "prune")
-        if not moments:
-            raise BadUsageError(
-                f"{head.block.name} has no gated MLP that {cut} could be fitted to",
-                hint="take a cut of all its weights, such as q4_0",
-            )
-    return second_moment, moments
-
-
-def _line(made: Any, ref: Any, cut: Any) -> str:
+def _line(made: Forged, ref: Head, cut: Cut) -> str:
     errors = ", ".join(f"{part} {100 * error:.2f} %" for part, error in made.errors.items())
     changed = f"relative weight error: {errors}" if errors else "weights unchanged"
     return (
@@ -136,7 +156,7 @@ def _line(made: Any, ref: Any, cut: Any) -> str:
     )
 
 
-def _document(made: Any, ref: Any, cut: Any, seed: int, notes: list[str]) -> dict[str, Any]:
+def _document(made: Forged, ref: Head, cut: Cut, seed: int, notes: list[str]) -> dict[str, Any]:
     return {
         "file": str(made.path),
         "file_bytes": made.file_bytes,

@@ -1,9 +1,10 @@
 """What all commands share: shared options as one object, errors, exit codes, JSON.
 
 Exit codes: 0 done or passed, 1 gate failed, 2 usage or bad input, 3 undecided, 70 internal error,
-130 interrupted, 141 whoever read the output has left (128 + SIGPIPE, as a shell counts it; never
-1, which means a failed gate). With `--json` stdout carries exactly one JSON document, whatever
-happens. Imports at the top stay light: what is slow is imported under `guarded`.
+130 interrupted, 129 and 143 ended by SIGHUP and SIGTERM, 141 whoever read the output has left
+(128 + the signal, as a shell counts; never 1, which means a failed gate). With `--json` stdout
+carries exactly one JSON document, whatever happens. Imports at the top stay light: what is slow is
+imported under `guarded`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import contextlib
 import errno
 import functools
 import os
+import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -27,10 +30,41 @@ if TYPE_CHECKING:
 
     from audit.ledger import Ledger
 
+_SIGNALS = ("SIGTERM", "SIGHUP")
 USAGE, INTERNAL, INTERRUPTED, NO_READER = 2, 70, 130, 141
 SEED = click.IntRange(0, 2**63 - 1)
 RESAMPLES = click.IntRange(100, 1_000_000)
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+class Ended(BaseException):
+    """A signal asked the process to end; raised so that nothing half-written stays."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
+        """As a shell counts it."""
+
+
+@contextlib.contextmanager
+def ending_cleanly() -> Iterator[None]:
+    """Raise `Ended` on SIGTERM and SIGHUP where they would kill; as Ctrl-C raises."""
+
+    def end(number: int, frame: object) -> NoReturn:
+        raise Ended(number)
+
+    before = {}
+    with contextlib.suppress(ValueError):  # only the main thread may set handlers
+        for name in _SIGNALS:
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +102,12 @@ class Shared:
         from audit.provenance import json_text
 
         click.echo(json_text(value))
+
+
+def trace_option(help_text: str) -> Callable[[_Command], _Command]:
+    """`--trace`, repeatable, as `traces`; `--traces` is the same."""
+    kind = click.Path(path_type=Path)
+    return click.option("--trace", "--traces", "traces", type=kind, multiple=True, help=help_text)
 
 
 def shared_options(function: Callable[..., int | None]) -> Callable[..., None]:
@@ -124,6 +164,11 @@ def guarded(work: Callable[[], int | None], as_json: bool) -> int:
     except KeyboardInterrupt:
         show_error(_plain("interrupted", "interrupted; nothing half-written was left"), as_json)
         return INTERRUPTED
+    except Ended as ended:
+        show_error(
+            _plain("interrupted", "ended by a signal; nothing half-written was left"), as_json
+        )
+        return ended.exit_code
     except MemoryError:
         show_error(_plain("memory", "not enough memory for this audit"), as_json)
         return INTERNAL

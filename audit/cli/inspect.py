@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from audit.cli.blocks import block_flags, pair_options
 from audit.cli.frame import Shared, shared_options
 
 _EPILOG = """\b
 Examples:
   audit inspect head.safetensors
   audit inspect model-00001-of-00002.gguf --json
+  audit inspect draft/ --head eagle3 --verifier model/
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--head", metavar="NAME", help="lm, mtp, eagle3, medusa:0 or exit:16.")
+@block_flags
 @click.option("--head-tensor", metavar="NAME", help="The head's tensor, if its name does not tell.")
 @click.option("--map", "map_file", type=click.Path(path_type=Path), help="Ids of a trimmed head.")
 @click.option("--vocabulary", type=click.IntRange(min=1), help="Ids of a trimmed head's target.")
 @shared_options
-def inspect(
-    shared: Shared,
-    file: Path,
-    head: str | None,
-    head_tensor: str | None,
-    map_file: Path | None,
-    vocabulary: int | None,
-) -> None:
+def inspect(shared: Shared, file: Path, **options: Any) -> None:
     """Say what head is in FILE, where it was looked for, and what the preflight finds."""
     from audit.heads import HeadOptions
     from audit.inspection import inspect_head
     from audit.report.terminal import show_inspection
 
-    options = HeadOptions(tensor=head_tensor, map=map_file, vocabulary=vocabulary)
-    found = inspect_head(file, options, head)
+    rows = HeadOptions(
+        tensor=options["head_tensor"], map=options["map_file"], vocabulary=options["vocabulary"]
+    )
+    found = inspect_head(file, rows, pair_options(options))
     if shared.as_json:
         shared.print_json(found.model_dump(mode="json"))
     elif shared.quiet < 2:

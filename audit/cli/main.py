@@ -12,7 +12,14 @@ from typing import Any
 import click
 
 from audit import __version__
-from audit.cli.frame import INTERRUPTED, guarded, refuse_output, show_error
+from audit.cli.frame import (
+    INTERRUPTED,
+    Ended,
+    ending_cleanly,
+    guarded,
+    refuse_output,
+    show_error,
+)
 
 _COMMANDS = {
     "compare": "compare compressed heads with their reference: the main job",
@@ -39,7 +46,8 @@ _COMMANDS = {
 
 _EPILOG = """\b
 Exit codes: 0 done or passed, 1 gate failed, 2 usage or bad input,
-3 undecided, 70 internal error, 130 interrupted, 141 output closed early.
+3 undecided, 70 internal error, 130 interrupted (129 and 143 by SIGHUP and SIGTERM),
+141 output closed early.
 
 \b
 Example:
@@ -86,9 +94,12 @@ def group() -> None:
 def main(args: list[str] | None = None) -> None:
     """Entry point."""
     try:
-        sys.exit(_main(sys.argv[1:] if args is None else args))
+        with ending_cleanly():
+            sys.exit(_main(sys.argv[1:] if args is None else args))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except Ended as ended:
+        sys.exit(ended.exit_code)
 
 
 def _main(given: list[str]) -> int:

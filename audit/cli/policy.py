@@ -57,7 +57,8 @@ def check(shared: Shared, file: Path) -> None:
     """Read FILE and say in words what it asks for."""
     from audit.policy import load_policy
     from audit.policy.words import part_words
-    from audit.report.wording import clean, count
+    from audit.report.wording import clean
+    from audit.words import count
 
     found = load_policy(file)
     if shared.as_json:
@@ -79,7 +80,8 @@ def check(shared: Shared, file: Path) -> None:
 def diff(shared: Shared, old: Path, new: Path) -> None:
     """Say what changed from policy OLD to policy NEW, thresholds above all."""
     from audit.policy import changes_between, load_policy
-    from audit.report.wording import clean, count
+    from audit.report.wording import clean
+    from audit.words import count
 
     changes = changes_between(load_policy(old), load_policy(new))
     if shared.as_json:

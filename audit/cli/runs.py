@@ -100,7 +100,8 @@ def _document(found: Any) -> dict[str, Any]:
 def _show(shared: Shared, found: Any, offset: int) -> None:
     from audit.report.history import RUNS, RUNS_NARROW, run_rows
     from audit.report.terminal import rows
-    from audit.report.wording import clean, count
+    from audit.report.wording import clean
+    from audit.words import count
 
     if found.runs:
         wide = shared.out.width >= _NARROW

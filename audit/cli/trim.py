@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from audit.cli.blocks import block_flags, block_options
+from audit.cli.blocks import block_flags, pair_options
 from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options
 from audit.errors import BadUsageError
 
@@ -58,7 +58,6 @@ Examples:
     help="How many of the costliest missing ids are shown.",
 )  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print the sizes as CSV.")
-@click.option("--head", metavar="NAME", help="lm, mtp, eagle3, medusa:0, exit:16.")
 @click.option("--head-tensor", metavar="NAME", help="The projection, if its name does not tell.")
 @block_flags
 @click.option("--device", default="cpu", show_default=True, help="Where the products run.")
@@ -93,7 +92,6 @@ def trim(shared: Shared, ref: Path, **options: Any) -> None:
 def _request(ref: Path, options: dict[str, Any]) -> TrimRequest:
     from audit.forge import parse_cut
     from audit.heads import HeadOptions
-    from audit.pair import PairOptions
     from audit.stats import Resampling
     from audit.trims.asking import TrimRequest
 
@@ -118,7 +116,7 @@ def _request(ref: Path, options: dict[str, Any]) -> TrimRequest:
         spare=options["spare"],
         spare_card=options["spare_card"],
         ref_options=HeadOptions(tensor=options["head_tensor"]),
-        pair=PairOptions(head=options["head"], block=block_options(options)),
+        pair=pair_options(options),
         resampling=Resampling(resamples=options["resamples"], seed=options["seed"]),
         device=options["device"],
     )

@@ -67,6 +67,11 @@ class Container:
     _maps: dict[Path, np.ndarray[Any, np.dtype[np.uint8]]] = field(
         default_factory=dict, init=False, repr=False
     )
+    _read: set[str] = field(default_factory=set, init=False, repr=False)
+
+    def never_read(self) -> list[str]:
+        """Names of tensors whose bytes nobody asked this container for, in the file's order."""
+        return [name for name in self.entries if name not in self._read]
 
     def entry(self, name: str) -> TensorEntry:
         """The entry of that name; raises NotFoundError with the nearest names."""
@@ -86,6 +91,7 @@ class Container:
         when the file has shrunk since it was opened.
         """
         entry = self.entry(name)
+        self._read.add(name)
         if entry.nbytes is None:
             raise UnsupportedFormatError(
                 f"tensor {name} in {entry.path} has the ggml type "

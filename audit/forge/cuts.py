@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from audit.errors import BadUsageError, UnsupportedFormatError
+from audit.files.paths import check_is_file
 from audit.forge.quantize import ENCODABLE, is_made_by_llama_quantize, llama_quantize_command
 
 Family = Literal["fidelity", "function", "vocabulary", "noise"]
@@ -102,6 +103,12 @@ def parse_cut(text: str) -> Cut:
         raise _unknown(word, text)
     _no_more(rest, text, word)
     return Cut("quantize", encoding=encoding)
+
+
+def check_card(cut: Cut) -> None:
+    """Raise AuditError where the ranks card of a trim is no file."""
+    if cut.card is not None:
+        check_is_file(cut.card)
 
 
 def _unknown(word: str, text: str) -> BadUsageError:

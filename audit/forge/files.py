@@ -2,7 +2,7 @@
 
 Where what goes:
 
-- An LM head: see `projection`.
+- An LM head: see `projection`. In safetensors too the values of a ggml type lie as F32.
 - A draft head whose REF is GGUF, into .gguf under REF's own names and key-values: the block, the
   projection, and the embedding and final norm that the block's runtime needs beside them, as
   llama.cpp's own `mtp-*.gguf` files have it.
@@ -16,7 +16,7 @@ Where what goes:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,19 @@ from audit import __version__
 from audit.blocks import BlockHead
 from audit.errors import BadUsageError
 from audit.files import open_container
+from audit.files.made import made_by_forge
 from audit.forge.cuts import Cut
 from audit.forge.damage import weight_errors
-from audit.forge.heads import CutHead, Only, Parts, bare_projection, cut_parts, parts_of
+from audit.forge.floats import as_floats, simulation_of
+from audit.forge.heads import CutHead, Only, Parts, bare_projection, cut_parts, own_bytes, parts_of
 from audit.forge.layout import (
-    as_floats,
     block_tensors,
     changed_keys,
     distinct,
     projection_tensors,
     runtime_tensors,
 )
-from audit.forge.projection import forge_projection, suffix_for
+from audit.forge.projection import check_kept, forge_projection, suffix_for
 from audit.forge.writers import write_gguf, write_safetensors
 from audit.heads import HeadOptions, load_candidate
 from audit.heads.head import Head
@@ -82,22 +83,18 @@ def forge_head(
         BadUsageError: the cut does not apply, lacks its calibration, or `out` can not hold it.
         AuditError: as the cut itself.
     """
-    parts = parts_of(ref, cut, only)
-    kind = _checked_format(ref, cut, out)
-    if not isinstance(ref, BlockHead) or (not parts.block and kind != ref.block.container.format):
+    parts = check_forgeable(ref, cut, out, only)
+    kind = _FORMATS[out.suffix.lower()]
+    if not isinstance(ref, BlockHead) or kind != ref.block.container.format:
         return _as_lm_head(ref, cut, out, parts, second_moment, seed)
-    if kind != ref.block.container.format:
-        raise _other_format(ref, out)
     made = cut_parts(ref, cut, only=only, second_moment=second_moment, moments=moments, seed=seed)
     notes = _notes(ref, made)
     tensors = block_tensors(ref, made) + projection_tensors(ref, made, kind)
+    changed = 0
     if kind == "safetensors":
         tensors, changed = as_floats(tensors)
-        if changed:
-            notes.append(
-                f"simulated: safetensors has no {cut.title}, so its values lie here as F32 "
-                f"({changed} tensors); a GGUF reference gives the type itself"
-            )
+    if note := simulation_of(cut, _floats(made), changed):
+        notes.append(note)
     about = _about(ref, cut, made, seed, notes)
     if kind == "safetensors":
         metadata = {key: str(value) for key, value in ref.block.container.metadata.items()}
@@ -108,6 +105,30 @@ def forge_head(
         source = ref.block.container
         write_gguf(out, distinct(tensors), source=source, keys=keys, made=about)
     return _forged(ref, made.head, out, parts, made, notes)
+
+
+def check_forgeable(ref: Head, cut: Cut, out: Path, only: Only | None = None) -> Parts:
+    """What `cut` reaches in `ref`, if a file of that name can hold it; nothing is computed.
+
+    Raises:
+        BadUsageError: the cut does not apply to this head, or `out` can not hold it.
+    """
+    parts = parts_of(ref, cut, only)
+    kind = _checked_format(ref, cut, out)
+    if not isinstance(ref, BlockHead):
+        check_kept(cut, out)
+    elif kind != ref.block.container.format:
+        if parts.block:
+            raise _other_format(ref, out)
+        check_kept(cut, out)
+    return parts
+
+
+def _floats(made: CutHead) -> str:
+    """The type in which a cut in floats was written."""
+    tensors = [matrix.encoding for matrix in made.matrices.values()]
+    tensors += [tensor.encoding for tensor in (made.recipe.tensors if made.recipe else ())]
+    return tensors[0] if tensors else "F32"
 
 
 def _notes(ref: BlockHead, made: CutHead) -> list[str]:
@@ -130,7 +151,11 @@ def _as_lm_head(
     forge_projection(rows, cut, out, second_moment=second_moment, seed=seed)
     head = load_candidate(out, HeadOptions(), rows)
     assert isinstance(head, Head)
-    return _forged(rows, head, out, parts, None, list(filter(None, [parts.note])))
+    size = own_bytes(rows, cut) or head.record.stored_bytes
+    head = replace(head, record=head.record.model_copy(update={"stored_bytes": size}))
+    about = made_by_forge(open_container(out).metadata) or {}
+    notes = [parts.note, *about.get("notes", ())]
+    return _forged(rows, head, out, parts, None, list(filter(None, notes)))
 
 
 def _forged(

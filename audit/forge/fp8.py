@@ -7,6 +7,8 @@ weights can be written as plain floats ("fake quant") for loaders that refuse FP
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,6 +49,12 @@ def quantize_fp8(weight: Tensor | Rows, per: Per = "row") -> Fp8Matrix:
         parts.append(encode_fp8(tile, own))
         at += len(tile)
     return Fp8Matrix(torch.cat(parts), scales)
+
+
+def fp8_bytes(shape: Sequence[int]) -> int:
+    """Size of codes and scales of a matrix [..., rows, columns], a scale per row."""
+    *rows, columns = shape
+    return math.prod(rows) * (columns + torch.finfo(torch.float32).bits // 8)
 
 
 def fp8_scales(weight: Tensor | Rows, per: Per = "row") -> Tensor:

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from audit.blocks import Block, BlockHead
 from audit.errors import BadUsageError
+from audit.files import row_bytes
 from audit.forge.blocks import cut_block
 from audit.forge.cuts import Cut
+from audit.forge.fp8 import fp8_bytes
 from audit.forge.matrices import CutMatrix
 from audit.forge.memory import container_of, in_memory
 from audit.forge.projection import check_projection, companions, rule_keys
@@ -97,7 +99,8 @@ def cut_parts(
 ) -> CutHead:
     """As `cut_head`, with what a file needs."""
     parts = parts_of(ref, cut, only)
-    _check_calibration(cut, parts, second_moment, moments)
+    lacking = (parts.block and not moments) or (parts.projection and second_moment is None)
+    check_calibrated(cut, not lacking)
     rows, job, recipe = bare_projection(ref), None, None
     if parts.projection:
         rows, job, recipe = _cut_projection(rows, cut, second_moment, seed)
@@ -106,7 +109,8 @@ def cut_parts(
     block, matrices = ref.block, dict[str, CutMatrix]()
     if parts.block:
         block, matrices = cut_block(ref.block, cut, moments=moments, seed=seed)
-    return CutHead(cut, _joined(ref, rows, block, cut, parts), parts, matrices, job, recipe)
+    size = block.stored_bytes - sum(matrix.saved for matrix in matrices.values())
+    return CutHead(cut, _joined(ref, rows, block, size, cut, parts), parts, matrices, job, recipe)
 
 
 def parts_of(ref: Head, cut: Cut, only: Only | None) -> Parts:
@@ -136,6 +140,14 @@ def parts_of(ref: Head, cut: Cut, only: Only | None) -> Parts:
     return Parts(block=True, projection=True)
 
 
+def own_bytes(ref: Head, cut: Cut) -> int | None:
+    """Size of the projection's rows in the type that the cut is to; None where that is no type."""
+    rows, columns = ref.rows.count, ref.rows.columns
+    if cut.kind == "fp8":
+        return fp8_bytes((rows, columns))
+    return rows * row_bytes(str(cut.encoding), columns) if cut.kind == "quantize" else None
+
+
 def bare_projection(ref: Head) -> Head:
     """The rows of a draft head alone, as an LM head; an LM head passes unchanged."""
     if not isinstance(ref, BlockHead):
@@ -146,14 +158,9 @@ def bare_projection(ref: Head) -> Head:
     )  # fmt: skip
 
 
-def _check_calibration(
-    cut: Cut,
-    parts: Parts,
-    second_moment: Tensor | None,
-    moments: Mapping[str, Tensor] | None,
-) -> None:
-    lacking = (parts.block and not moments) or (parts.projection and second_moment is None)
-    if cut.calibrated and lacking:
+def check_calibrated(cut: Cut, has_states: bool) -> None:
+    """Raise BadUsageError for a calibrated cut without states to fit it to."""
+    if cut.calibrated and not has_states:
         raise BadUsageError(
             f"{cut} is fitted to the states of a text, and no trace was given",
             hint=f"--trace FILE, of text like the head's own; or {str(cut).rpartition(':')[0]}",
@@ -181,6 +188,7 @@ def _cut_projection(
             "softcap": ref.record.softcap,
             "logit_scale": ref.record.logit_scale,
             "notes": recipe.notes,
+            "stored_bytes": own_bytes(ref, cut) or head.record.stored_bytes,
         }
     )
     made = replace(head, record=record, norm=ref.norm, post=ref.post, valid=ref.valid)
@@ -192,7 +200,9 @@ def _alone(ref: Head, rows: Head, cut: Cut) -> Head:
     return replace(rows, record=rows.record.model_copy(update=name), lookahead=ref.lookahead)
 
 
-def _joined(ref: BlockHead, rows: Head, block: Block, cut: Cut, parts: Parts) -> BlockHead:
+def _joined(
+    ref: BlockHead, rows: Head, block: Block, block_bytes: int, cut: Cut, parts: Parts
+) -> BlockHead:
     """Rows and block as one head, as `blocks.loading` joins them."""
     record = rows.record.model_copy(
         update={
@@ -201,7 +211,7 @@ def _joined(ref: BlockHead, rows: Head, block: Block, cut: Cut, parts: Parts) ->
             "container": "forge",
             "kind": block.name,
             "sha256": head_hash([], {"projection": rows.record.sha256, "block": block.sha256}),
-            "stored_bytes": (rows.record.stored_bytes or 0) + block.stored_bytes,
+            "stored_bytes": (rows.record.stored_bytes or 0) + block_bytes,
             "tensors": (*rows.record.tensors, *dict.fromkeys(block.tensors.values())),
             "notes": (*filter(None, (parts.note,)), *rows.record.notes, *block.notes),
         }

@@ -5,20 +5,16 @@ See `files` for what goes where. Leaves out the file itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from audit.blocks import BlockHead
 from audit.blocks.medusa import find_medusa
 from audit.blocks.mtp_layouts import find_mtp
 from audit.errors import BadUsageError
-from audit.files import Container, decode_rows, open_container, row_bytes
-from audit.files.encodings import SAFETENSORS_BITS
+from audit.files import Container, open_container
 from audit.forge.blocks import mlp_width, sidecar
 from audit.forge.heads import CutHead
 from audit.forge.projection import companions
@@ -99,42 +95,6 @@ def changed_keys(ref: BlockHead, made: CutHead, tensors: Iterable[Stored]) -> di
     if width is not None and f"{arch}.feed_forward_length" in metadata:
         keys[f"{arch}.feed_forward_length"] = width
     return keys
-
-
-def as_floats(tensors: Sequence[Stored]) -> tuple[list[Stored], int]:
-    """The same values in types that safetensors has, and how many tensors that changed.
-
-    They are exact: a code times its scales has fewer significant bits than float32.
-    """
-    scales = {tensor.name: tensor for tensor in tensors}
-    used: set[str] = set()
-    found = []
-    for tensor in tensors:
-        if tensor.encoding in SAFETENSORS_BITS:
-            found.append(tensor)
-            continue
-        scale = scales.get(sidecar(tensor.name))
-        used |= {scale.name} if scale else set()
-        found.append(_decoded(tensor, scale))
-    return [tensor for tensor in found if tensor.name not in used], len(tensors) - sum(
-        tensor.encoding in SAFETENSORS_BITS for tensor in tensors
-    )
-
-
-def _decoded(tensor: Stored, scale: Stored | None) -> Stored:
-    factor = 1.0
-    if scale is not None:
-        [raw] = scale.tiles()
-        factor = float(raw.view(torch.float32))
-    columns = tensor.shape[-1]
-
-    def tiles() -> Iterator[Tensor]:
-        for tile in tensor.tiles():
-            rows = tile.view(-1, row_bytes(tensor.encoding, columns))
-            values = decode_rows(rows, tensor.encoding, columns)
-            yield (values if factor == 1.0 else values * factor).view(torch.uint8)
-
-    return replace(tensor, encoding="F32", tiles=tiles)
 
 
 def _copies(container: Container, wanted: Iterable[str]) -> list[Stored]:

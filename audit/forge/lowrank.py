@@ -21,6 +21,8 @@ from audit.errors import BadUsageError, MismatchError, UnreadableError
 from audit.forge.tiles import as_rows, gram, product_tiles
 from audit.heads.rows import Rows
 
+_LEAST = 0.5
+
 # Of the mean variance. Directions that the calibration never saw keep this weight, which makes
 # L invertible: 1e-6 moved the calibrated error of the tests by less than 1e-5 of itself.
 _RIDGE = 1e-6
@@ -90,9 +92,17 @@ def rank_for(
     keep * rows * columns / (rows + columns); what `lowrank:` in a cut means, so that it costs as
     much as pruning to the same fraction. Of singular values: keep * min(rows, columns). On an LM
     head, far taller than wide, the two are nearly one. Rounded down, at least 1.
+
+    Raises:
+        BadUsageError: that is nearer to no rank at all.
     """
     least = min(rows, columns)
     exact = keep * rows * columns / (rows + columns) if of == "parameters" else keep * least
+    if exact < _LEAST:
+        raise BadUsageError(
+            f"{keep:g} of a matrix of {rows} x {columns} is nearer to rank 0 than to 1",
+            hint=f"keep at least {min(1.0, keep / exact):.2g}" if exact > 0 else "keep more",
+        )
     return max(1, min(least, int(exact)))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from audit.errors import BadUsageError
 from audit.files import decode_rows
 from audit.forge.cuts import Cut
-from audit.forge.fp8 import quantize_fp8
+from audit.forge.fp8 import fp8_bytes, quantize_fp8
 from audit.forge.lowrank import low_rank, rank_for
 from audit.forge.noise import add_noise
 from audit.forge.nvfp4 import encode_nvfp4, tensor_scale
@@ -45,6 +45,13 @@ class CutMatrix:
     shape: tuple[int, ...]
     scale: float = 1.0
     """NVFP4's `.scale` sidecar."""
+    own_bytes: int | None = None
+    """Size in the cut's own type where the file can not hold that: FP8."""
+
+    @property
+    def saved(self) -> int:
+        """Bytes that the cut's own type would take less than the file does."""
+        return 0 if self.own_bytes is None else self.raw.numel() - self.own_bytes
 
     def values(self) -> Tensor:
         """The weights it stands for, float32 in its shape."""
@@ -107,10 +114,15 @@ def cut_matrices(
             for name, weight in weights.items()
         }
     changed = dict(weights) | _changed(weights, cut, moments or {}, seed, keep_shapes)
-    return {
+    made = {
         name: _encode(name, weight, floats if weight.ndim > 1 else "F32")
         for name, weight in changed.items()
     }
+    if cut.kind == "fp8":
+        for name, matrix in made.items():
+            if len(matrix.shape) > 1:
+                made[name] = replace(matrix, own_bytes=fp8_bytes(matrix.shape))
+    return made
 
 
 def find_mlps(names: Iterable[str]) -> list[MlpNames]:

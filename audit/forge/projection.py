@@ -18,7 +18,8 @@ from audit import __version__
 from audit.errors import BadUsageError, UnsupportedFormatError
 from audit.files import Container, open_container
 from audit.forge.cuts import Cut
-from audit.forge.recipes import IN_BOTH, RECIPES, Job, Recipe
+from audit.forge.floats import as_floats, simulation_of
+from audit.forge.recipes import RECIPES, Job, Recipe
 from audit.forge.trim import map_tensors
 from audit.forge.writers import Stored, stored, write_gguf, write_safetensors
 from audit.heads.head import Head
@@ -59,7 +60,12 @@ def forge_projection(
     job = Job(ref, cut, _HEAD[out.suffix.lower()], is_gguf, second_moment, seed, packed)
     result = RECIPES[cut.kind](job)
     tensors = result.tensors + companions(job, result)
-    made = _made(job, result)
+    notes = list(result.notes)
+    if not is_gguf:
+        tensors, changed = as_floats(tensors)
+        if note := simulation_of(cut, job.floats, changed, packed):
+            notes.append(note)
+    made = _made(job, notes)
     if not is_gguf:
         return write_safetensors(out, tensors, made=made, metadata=_source_metadata(ref))
     return write_gguf(out, tensors, source=_source(ref), keys=rule_keys(ref), made=made)
@@ -80,19 +86,18 @@ def _check(ref: Head, cut: Cut, out: Path) -> bool:
             where=out,
         )
     check_projection(ref, cut)
-    refused = (
-        cut.kind in ("fp8", "lowrank")
-        if suffix == ".gguf"
-        else cut.encoding is not None and cut.encoding not in IN_BOTH
-    )
-    if refused:
-        right = ".safetensors" if suffix == ".gguf" else ".gguf"
+    check_kept(cut, out)
+    return suffix == ".gguf"
+
+
+def check_kept(cut: Cut, out: Path) -> None:
+    """Refuse a GGUF file for a projection that it has no place for."""
+    if out.suffix.lower() == ".gguf" and cut.kind in ("fp8", "lowrank"):
         raise BadUsageError(
-            f"{cut.title} can not be kept in a {suffix} file",
-            hint=f"name it {out.stem}{right}",
+            f"{cut.title} can not be kept in a .gguf file",
+            hint=f"name it {out.stem}.safetensors",
             where=out,
         )
-    return suffix == ".gguf"
 
 
 def check_projection(ref: Head, cut: Cut) -> None:
@@ -151,14 +156,16 @@ def _source_metadata(ref: Head) -> dict[str, str]:
     return {key: str(value) for key, value in open_container(path).metadata.items()}
 
 
-def _made(job: Job, result: Recipe) -> dict[str, Any]:
+def _made(job: Job, notes: list[str]) -> dict[str, Any]:
     """How the file was made. No path and no time: the same cut gives the same bytes."""
     return {
         "cut": str(job.cut) if job.cut.kind != "trim" else job.cut.title,
         "family": job.cut.family,
-        "notes": list(result.notes),
+        "head": "lm",
+        "notes": notes,
         "program": f"head-audit {__version__}",
         "reference": job.ref.record.name,
         "reference_sha256": job.ref.record.sha256,
         "seed": job.seed if job.cut.kind == "noise" else None,
+        "simulated": any(note.startswith("simulated") for note in notes),
     }

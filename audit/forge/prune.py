@@ -14,6 +14,7 @@ from torch import Tensor
 
 from audit.errors import BadUsageError, MismatchError
 
+_LEAST = 0.5
 By = Literal["magnitude", "activation"]
 
 
@@ -116,7 +117,13 @@ def best_channels(scores: Tensor, keep: float, channels: int, multiple: int = 1)
         raise BadUsageError(f"{keep:g} of the channels can not be kept", hint="over 0, at most 1")
     if len(scores) != channels:
         raise MismatchError(f"{len(scores)} scores for an MLP of {channels} channels")
-    count = max(1, round(keep * channels / multiple)) * multiple
+    exact = keep * channels / multiple
+    if exact < _LEAST:
+        raise BadUsageError(
+            f"{keep:g} of {channels} channels is nearer to none than to {multiple}",
+            hint=f"keep at least {multiple / channels:.2g}",
+        )
+    count = max(1, round(exact)) * multiple
     order = torch.sort(scores, descending=True, stable=True).indices
     return torch.sort(order[: min(count, channels)]).values
 

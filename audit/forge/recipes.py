@@ -106,8 +106,7 @@ def _fp8(job: Job) -> Recipe:
         )
         return Recipe([weight, stored(f"{job.weight}_scale", scales)], job.ref.ids)
     tiles = _float_tiles(job, lambda: (decode_fp8(*pair) for pair in codes()))
-    note = f"the values of FP8 codes with a scale per row, written as {job.floats}"
-    return Recipe([tiles], job.ref.ids, (note,))
+    return Recipe([tiles], job.ref.ids)
 
 
 def _noisy(job: Job) -> Recipe:

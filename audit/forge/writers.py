@@ -22,11 +22,10 @@ from audit.atomic import atomic_path
 from audit.errors import BadUsageError
 from audit.files import Container
 from audit.files.encodings import ENCODINGS, GGML_TYPES, SAFETENSORS_BITS
+from audit.files.made import MADE_KEY
 from audit.forge.gguf_keys import Key, keys_of
 from audit.provenance import canonical_json
 
-MADE_KEY = "forge"
-"""Under this key a file says how it was made, as canonical JSON."""
 OWN_ARCHITECTURE = "head-audit"
 """`general.architecture` of a GGUF file whose reference had none."""
 _QUANTIZATION_VERSION = 2

@@ -16,7 +16,8 @@ from audit.gating.requirements import judge_controls, judge_requirement
 from audit.gating.waivers import apply_waivers, check_waivers
 from audit.policy import CONTROLS_LIMIT, Limit, Policy, Requirement
 from audit.records import Candidate, GateResult, LimitResult, Outcome, Run, Waiver
-from audit.report.wording import clean, count
+from audit.report.wording import clean
+from audit.words import count
 
 EXIT_CODES: dict[Outcome, int] = {"pass": 0, "fail": 1, "undecided": 3}
 

@@ -16,7 +16,8 @@ from audit.evidence import find
 from audit.policy import CONTROLS_LIMIT, Requirement
 from audit.policy.words import bound_words
 from audit.records import Candidate, Estimate, LimitResult, Register, Run
-from audit.report.wording import REGISTER_WORDS, clean, count, size
+from audit.report.wording import REGISTER_WORDS, clean, size
+from audit.words import count
 
 _AHEAD = timedelta(days=1)
 """A run from further in the future than clocks and time zones differ was not made when it says."""

@@ -82,6 +82,8 @@ class Head:
     valid: int | None = None
     """Ids from here on are padding of the vocabulary; None when the file does not say."""
     lookahead: int = 1
+    unread: tuple[str, ...] = ()
+    """Tensors of its file that bear its name and that it does not use."""
 
     @property
     def vocabulary(self) -> int:

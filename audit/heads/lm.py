@@ -68,8 +68,15 @@ def lm_head(container: Container, options: HeadOptions, base: Head | None) -> He
         norm=norm,
         post=rules.post,
         valid=rules.valid,
+        unread=_unread(container, parts.tensors),
     )
     return _inherit(head, base) if inherited and base else head
+
+
+def _unread(container: Container, tensors: tuple[str, ...]) -> tuple[str, ...]:
+    """What lies under the projection's own name and was not looked at, such as a scale."""
+    stems = {f"{name.removesuffix('.weight')}." for name in tensors}
+    return tuple(name for name in container.never_read() if name.startswith(tuple(stems)))
 
 
 def container_rules(container: Container) -> HeadRules:

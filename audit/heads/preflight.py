@@ -15,6 +15,7 @@ from audit.heads.head import Head
 from audit.heads.scan import HeadScan
 from audit.heads.tokens import TokenKinds
 from audit.records import Finding, Severity
+from audit.words import count, some
 
 _NORM_RATIO = (0.5, 2.0)
 """A cut moves row norms by per cents; outside this a scale was dropped or applied twice."""
@@ -86,10 +87,11 @@ def notes_of(head: Head, subject: str) -> list[Finding]:
     more = f" and {len(tensors) - 2} more" if len(tensors) > 2 else ""
     where = f"read {', '.join(tensors[:2])}{more} ({head.record.encoding})"
     first = Finding(code=code, severity="note", subject=subject, sentence=where)
-    return [first] + [
+    notes = [
         Finding(code="NOTE", severity="note", subject=subject, sentence=note)
         for note in head.record.notes
     ]
+    return [first, *_findings(_unread(head), subject), *notes]
 
 
 def not_compressed(subject: str) -> Finding:
@@ -103,6 +105,16 @@ def not_compressed(subject: str) -> Finding:
 
 
 Found = Iterator[tuple[str, Severity, str]]
+
+
+def _unread(head: Head) -> Found:
+    if head.unread:
+        yield (
+            "UNREAD_TENSORS",
+            "warning",
+            f"{count(len(head.unread), 'tensor')} that seem to be this head's took no part: "
+            f"{some(head.unread)}; an engine that uses them runs another head than this one",
+        )
 
 
 def _findings(found: Iterable[tuple[str, Severity, str]], subject: str) -> list[Finding]:

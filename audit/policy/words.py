@@ -8,7 +8,8 @@ from typing import Any
 from audit.catalogue import SHIFT_MEASURES
 from audit.policy.limits import Limit
 from audit.policy.requirements import Requirement
-from audit.report.wording import REGISTER_WORDS, count, exact_number, measure_title
+from audit.report.wording import REGISTER_WORDS, exact_number, measure_title
+from audit.words import count
 
 _UNDER = {
     "in_distribution": "in distribution",

@@ -20,6 +20,7 @@ from audit.report.tables import Table
 from audit.report.token_text import TokenText
 from audit.report.wording import clean
 from audit.table import Frame
+from audit.words import count
 
 _ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
 _OUTCOME_WORDS: dict[Outcome, tuple[str, str]] = {
@@ -148,7 +149,7 @@ def _headline(run: Run, outcomes: Sequence[Outcome | None]) -> str:
         return NOT_JUDGED
     missing = outcomes.count(None)
     parts = [
-        f"{n} of {wording.count(len(run.candidates), 'candidate')} {_OUTCOME_WORDS[word][n > 1]}"
+        f"{n} of {count(len(run.candidates), 'candidate')} {_OUTCOME_WORDS[word][n > 1]}"
         for word in _ORDER
         if (n := outcomes.count(word))
     ]
@@ -217,8 +218,8 @@ def findings_told(findings: Sequence[Finding]) -> tuple[tuple[Line, ...], str]:
         for f in ordered
     )
     notes = sum(not line.loud for line in lines)
-    loud = wording.count(len(lines) - notes, "warning")
-    return lines, f"{loud}, {wording.count(notes, 'note')}"
+    loud = count(len(lines) - notes, "warning")
+    return lines, f"{loud}, {count(notes, 'note')}"
 
 
 def _control(control: Control) -> Line:

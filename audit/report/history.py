@@ -13,6 +13,7 @@ from audit.ledger import CandidateRow, Judgement, RunRow, Verification, in_force
 from audit.records import Review, Waiver
 from audit.report import wording
 from audit.report.wording import clean
+from audit.words import count
 
 Rows = list[list[str]]
 RUNS = (
@@ -128,7 +129,7 @@ def verified(found: Verification) -> str:
     left = len(found.problems) - mended
     if not found.problems:
         return f"{what}: all as it was written"
-    return f"{what}: {wording.count(mended, 'damage')} mended, {left} left"
+    return f"{what}: {count(mended, 'damage')} mended, {left} left"
 
 
 def counted(counts: Mapping[str, int]) -> str:

@@ -19,6 +19,7 @@ from audit.records import Inspection, Run
 from audit.report import wording
 from audit.report.content import Judged, Line, Report, findings_told, report_of
 from audit.report.tables import Table
+from audit.words import count
 
 _VERDICT_STYLE = {
     "identical": "bold cyan",
@@ -76,7 +77,7 @@ def show_inspection(found: Inspection, console: Console, *, quiet: bool = False)
     norm = "found" if found.norm_found else "not in this file"
     tokenizer = "unknown" if found.valid_ids is None else f"{found.valid_ids:,} ids"
     for line in (
-        f"files      {len(found.files)} with {found.tensors_in_file} tensors",
+        f"files      {len(found.files)} with {count(found.tensors_in_file, 'tensor')}",
         f"heads      {', '.join(found.heads)}",
         f"norm       {norm}",
         f"tokenizer  {tokenizer}",

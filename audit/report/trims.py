@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from audit.report.terminal import rows
-from audit.report.wording import REGISTER_WORDS, clean, count, interval, number, scope, size
+from audit.report.wording import REGISTER_WORDS, clean, interval, number, scope, size
+from audit.words import count
 
 if TYPE_CHECKING:
     from audit.trims.card import CardFacts

@@ -15,6 +15,7 @@ from audit.calibration import RuleCheck, Trial
 from audit.catalogue import CATALOGUE
 from audit.prediction import Prediction
 from audit.records import Candidate, Estimate, HeadRecord, LimitResult, TraceRecord
+from audit.words import count
 
 REGISTER_WORDS = {
     "in_distribution": "in distribution",
@@ -132,11 +133,6 @@ def limit_cells(result: LimitResult) -> list[str]:
     ]
 
 
-def count(number: int, noun: str) -> str:
-    """1 warning, 2 warnings."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def size(bytes_: int | None) -> str:
     """Bytes in MiB."""
     return "–" if bytes_ is None else f"{bytes_ / 2**20:,.1f} MiB"
@@ -157,8 +153,9 @@ def head_line(head: HeadRecord) -> list[str]:
 def trace_line(trace: TraceRecord) -> list[str]:
     """Identity of a trace in columns: corpus, register, size, model, hash."""
     info = trace.info
-    counted = "" if trace.counted is None else f", {trace.counted:,} of them counted"
-    amount = f"{trace.positions:,} positions in {trace.sequences:,} sequences{counted}"
+    amount = f"{count(trace.positions, 'position')} in {count(trace.sequences, 'sequence')}"
+    if trace.counted is not None:
+        amount += f", {trace.counted:,} of them counted"
     register = REGISTER_WORDS[info.register_]
     return [clean(info.corpus), register, amount, clean(info.model), clean(trace.sha256[:12])]
 

@@ -18,6 +18,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from audit.errors import (
     AuditError,
     MissingExtraError,
+    NotFoundError,
     UnreadableError,
     UnsupportedFormatError,
 )
@@ -66,6 +67,7 @@ def load_verifier(
         MissingExtraError: a library that this checkpoint needs is not installed.
     """
     files = _find(path)
+    _check_tokenizer(path)
     with quiet(), one_gguf_reader():
         model = _load_model(files.arguments, path, dtype)
         tokenizer = _load_tokenizer(files.arguments, path)
@@ -89,6 +91,7 @@ def load_verifier(
 def load_tokenizer(path: Path) -> Any:
     """The tokenizer of a model alone, without its weights. Raises as `load_verifier` does."""
     files = _find(path)
+    _check_tokenizer(path)
     with quiet(), one_gguf_reader():
         return _load_tokenizer(files.arguments, path)
 
@@ -138,11 +141,33 @@ def _load_model(where: dict[str, Any], path: Path, dtype: torch.dtype) -> Any:
 
 def _load_tokenizer(where: dict[str, Any], path: Path) -> Any:
     try:
-        return AutoTokenizer.from_pretrained(
+        tokenizer = AutoTokenizer.from_pretrained(
             **where, local_files_only=True, trust_remote_code=False
         )
     except Exception as error:  # tokenizers raises nothing more special
         raise _load_error(error, path, "tokenizer") from error
+    # Where there are no files, transformers may make one that knows nothing but its special tokens.
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise _no_tokenizer(path)
+    return tokenizer
+
+
+def _check_tokenizer(path: Path) -> None:
+    """Refuse a folder without a tokenizer's files, before its weights are loaded."""
+    for file in path.iterdir() if path.is_dir() else ():
+        named = file.name.startswith(("tokenizer.", "vocab", "tekken", "spiece"))
+        if named or file.suffix in (".model", ".tiktoken"):
+            return
+    if path.is_dir():
+        raise _no_tokenizer(path)
+
+
+def _no_tokenizer(path: Path) -> NotFoundError:
+    return NotFoundError(
+        f"there is no tokenizer in {path}, so no text can be read",
+        hint="copy the model's tokenizer.json, or its vocabulary files, beside its weights",
+        where=path,
+    )
 
 
 def _load_error(error: BaseException, path: Path, part: str) -> AuditError:

@@ -101,7 +101,10 @@ def test_ranks():
     assert 243 * (640 + 2048) <= 0.5 * 640 * 2048 < 244 * (640 + 2048)
     assert rank_for(0.5, 640, 2048, "singular_values") == 320
     assert rank_for(0.25, 262144, 640, "parameters") == 159  # a tall head: nearly 0.25 * 640
-    assert rank_for(1e-9, 10, 10, "parameters") == 1
+    assert rank_for(0.15, 10, 10, "parameters") == 1  # 0.75, and no rank is lower
+    with pytest.raises(BadUsageError, match="nearer to rank 0") as error:
+        rank_for(1e-9, 10, 10, "parameters")
+    assert error.value.hint == "keep at least 0.2"  # 20 weights of 100
 
 
 def test_refusals():

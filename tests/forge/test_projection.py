@@ -74,12 +74,7 @@ def test_loaded_proposals_are_those_of_the_cut_weights(text, suffix, tmp_path):
     bias = torch.randn(V, generator=rng(3)) * 0.1
     ref = head_of(WEIGHT, bias=bias, post=PostHead(0.5, 30.0), valid=V - 4)
     out = tmp_path / f"cand{suffix}"
-    if (suffix == ".gguf") != (suffix_for(cut) == ".gguf") and text not in (
-        "bf16",
-        "f16",
-        "f32",
-        "noise:0.15",
-    ):
+    if suffix == ".gguf" and cut.kind in ("fp8", "lowrank"):
         with pytest.raises(BadUsageError, match=f"can not be kept in a \\{suffix} file") as error:
             forge_projection(ref, cut, out, second_moment=MOMENT)
         assert error.value.hint == f"name it cand{suffix_for(cut)}" and not out.exists()
@@ -114,7 +109,24 @@ def test_fp8_packed_is_the_compressed_tensors_layout(tmp_path):
     torch.testing.assert_close(codes.float() * scales, WEIGHT, atol=0.1, rtol=0)
     plain = forge_projection(ref, parse_cut("fp8"), tmp_path / "y.safetensors")
     made = json.loads(open_container(plain).metadata["forge"])
-    assert made["notes"] == ["the values of FP8 codes with a scale per row, written as F32"]
+    [note] = made["notes"]
+    assert note.startswith("simulated: FP8 (E4M3)") and "as the F32 values" in note
+    assert made["simulated"] and made["head"] == "lm"
+
+
+def test_a_block_type_in_safetensors_is_simulated_and_said_so(tmp_path):
+    """The very values of the GGUF file, in floats."""
+    ref = head_of(WEIGHT)
+    for text in ("q4_0", "nvfp4"):
+        files = [tmp_path / f"{text}{suffix}" for suffix in (".gguf", ".safetensors")]
+        real, floats = (forge_projection(ref, parse_cut(text), out) for out in files)
+        heads = [load_candidate(out, OPTIONS, ref) for out in (real, floats)]
+        tiles = [head.rows.tile(0, V) for head in heads]
+        assert torch.equal(*tiles) and heads[1].record.encoding == "F32"
+        assert heads[1].unread == ()
+        made = [json.loads(open_container(out).metadata["forge"]) for out in (real, floats)]
+        assert [about["simulated"] for about in made] == [False, True]
+        assert made[1]["notes"][0].startswith(f"simulated: {text.upper()} lies in this file")
 
 
 @pytest.mark.parametrize("suffix", [".gguf", ".safetensors"])

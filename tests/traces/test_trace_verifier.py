@@ -19,7 +19,8 @@ from audit.errors import (
 )
 from audit.provenance import sha256_files, vocabulary_sha256
 from audit.traces import model_files
-from audit.traces.verifier import load_verifier
+from audit.traces import verifier as module
+from audit.traces.verifier import load_tokenizer, load_verifier
 
 
 @pytest.fixture
@@ -134,11 +135,29 @@ def test_weights_of_another_shape_are_refused(folder):
         load_verifier(folder)
 
 
-def test_a_folder_without_tokenizer_is_refused(folder):
+def test_a_folder_without_tokenizer_is_refused(folder, monkeypatch):
     for file in folder.glob("tokenizer*"):
         file.unlink()
-    with pytest.raises(UnreadableError, match="tokenizer"):
+    monkeypatch.setattr(module, "_load_model", lambda *args: pytest.fail("it was loaded"))
+    with pytest.raises(NotFoundError, match="no tokenizer in") as caught:
         load_verifier(folder)
+    assert "tokenizer.json" in caught.value.hint
+    with pytest.raises(NotFoundError, match="no tokenizer in"):
+        load_tokenizer(folder)
+
+
+def test_a_tokenizer_of_special_tokens_alone_is_none(folder, monkeypatch):
+    """What transformers makes up for some models where the files are missing."""
+
+    class Bare:
+        all_special_tokens = ("<|endoftext|>",)
+
+        def get_vocab(self):
+            return {"<|endoftext|>": 0}
+
+    monkeypatch.setattr(module.AutoTokenizer, "from_pretrained", lambda **kwargs: Bare())
+    with pytest.raises(NotFoundError, match="no tokenizer in"):
+        load_tokenizer(folder)
 
 
 def test_broken_configs_and_missing_models(folder, tmp_path):

@@ -1,0 +1,120 @@
+"""What a configuration may ask for, asked before anything is built from it.
+
+Configurations come from strangers as much as tensors do: a number of layers that no file holds
+would be built for hours, and a rotary setting that means nothing would run and be wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from audit.blocks.sources import canonical
+from audit.errors import BadUsageError, UnreadableError
+from audit.files import Container
+
+MOST_LAYERS = 1024
+"""Where no file at hand shows how deep the model is; the deepest published ones have about 130."""
+_LAYER = re.compile(r"(?:layers|blk)\.(\d+)\.")
+
+
+def layer_numbers(container: Container) -> set[int]:
+    """Numbers of the decoder layers that a container holds tensors of."""
+    found = (_LAYER.match(canonical(name)) for name in container.entries)
+    return {int(match[1]) for match in found if match}
+
+
+def layers_held(*containers: Container) -> int:
+    """One more than the highest layer of these files; 0 where they hold none."""
+    return max((number + 1 for place in containers for number in layer_numbers(place)), default=0)
+
+
+def check_depth(layers: Any, held: int, where: Path) -> None:
+    """Refuse more layers than the files hold; a number that is none is left to transformers.
+
+    Args:
+        layers: what the configuration says.
+        held: of `layers_held`.
+
+    Raises:
+        UnreadableError: there are more.
+    """
+    most = held or MOST_LAYERS
+    if isinstance(layers, int | float) and layers > most:
+        there = f"the files hold {held}" if held else f"more than {MOST_LAYERS} are not believed"
+        raise UnreadableError(
+            f"the configuration asks for {layers:.4g} layers, {there}",
+            hint="correct the configuration, or give the whole model",
+            where=where,
+        )
+
+
+def check_rotary(fields: Mapping[str, Any], where: Path) -> None:
+    """Refuse rotary settings that mean nothing.
+
+    Raises:
+        UnreadableError: it names the key.
+    """
+    for path, value in _numbers(fields, ""):
+        want = _wanted(path)
+        if want is not None and not want.holds(value):
+            raise UnreadableError(
+                f"{path} is {value:.4g} in the configuration; it must be {want.words}",
+                hint="correct the configuration beside the head",
+                where=where,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Want:
+    words: str
+    holds: Callable[[float], bool]
+
+
+_OVER_ZERO = _Want("a finite number over 0", lambda value: 0 < value < math.inf)
+_SHARE = _Want("over 0 and at most 1", lambda value: 0 < value <= 1)
+_WANTED = {
+    "partial_rotary_factor": _SHARE, "rotary_pct": _SHARE, "rope_theta": _OVER_ZERO,
+    "rope_local_base_freq": _OVER_ZERO, "rotary_emb_base": _OVER_ZERO,
+}  # fmt: skip
+
+
+def _wanted(path: str) -> _Want | None:
+    """What a number must be, by its key; None for one that transformers checks or nobody can."""
+    key = path.rpartition(".")[2]
+    return _OVER_ZERO if key == "factor" and "rope" in path else _WANTED.get(key)
+
+
+def check_offset(offset: int | None, config: Any, where: Path) -> None:
+    """Refuse a `--position-offset` beyond the positions that the model was made for.
+
+    Raises:
+        BadUsageError: it is.
+    """
+    longest = getattr(config, "max_position_embeddings", None)
+    if offset is None or not isinstance(longest, int) or 0 <= offset < longest:
+        return
+    raise BadUsageError(
+        f"--position-offset {offset} is outside the {longest:,} positions of this model",
+        hint=f"0 to {longest - 1}; most engines start at 0 or 1",
+        where=where,
+    )
+
+
+def _numbers(value: Any, path: str) -> Iterator[tuple[str, float]]:
+    """All numbers of a configuration with their keys, as in rope_parameters.rope_theta."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _numbers(part, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for part in value:
+            yield from _numbers(part, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            yield path, float(value)
+        except OverflowError:
+            yield path, math.inf
