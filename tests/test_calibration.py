@@ -20,7 +20,7 @@ from audit.calibration import (
 )
 from audit.prediction import predict
 from audit.records import Estimate
-from audit.report.wording import trials
+from audit.report.wording import trials_told
 from audit.rulecheck import check_rules, leave_twins_out
 from audit.trial import try_verdicts
 
@@ -260,4 +260,4 @@ def test_the_trial_shows_where_the_verdict_errs() -> None:
 
 
 def trials_in_words(tried: Sequence[Trial]) -> str:
-    return trials([trial.model_dump() for trial in tried])
+    return trials_told(tried)

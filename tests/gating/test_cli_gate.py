@@ -24,7 +24,7 @@ from audit.ledger import open_ledger, run_json
 from audit.records import Judgement, Run
 from audit.traces import read_trace
 from tests.audit_files import V, head_weight, make_trace, write_head
-from tests.gate.made import limit, require
+from tests.gating.made import limit, require
 
 SAMPLE = Path(__file__).resolve().parents[2] / "audit" / "sample"
 GERMAN = SAMPLE / "traces" / "german.trace.safetensors"

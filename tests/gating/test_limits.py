@@ -13,7 +13,7 @@ from audit.gating import judge_run, outcome_of
 from audit.policy.suggest import MEASURES
 from audit.records import Estimate, Run
 from audit.stats import NO_SPREAD
-from tests.gate.made import NOW, control, estimate, gate_of, limit, policy_of, result_of, run_of
+from tests.gating.made import NOW, control, estimate, gate_of, limit, policy_of, result_of, run_of
 
 SEVERITY = {"pass": 0, "undecided": 1, "fail": 2}
 

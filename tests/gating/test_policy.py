@@ -20,7 +20,7 @@ from audit.policy.reading import keys_of
 from audit.policy.suggest import MEASURES
 from audit.policy.words import part_words
 from audit.samples import REGISTERS
-from tests.gate.made import NOW, estimate, limit, policy_of, require, run_of
+from tests.gating.made import NOW, estimate, limit, policy_of, require, run_of
 
 TEMPLATE = (files("audit.policy") / "release.toml").read_text(encoding="utf-8")
 UNCOMMENTED = re.sub(r"^#(?=[\[a-z])", "", TEMPLATE, flags=re.M)

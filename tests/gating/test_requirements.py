@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from audit.records import Finding, Run
-from tests.gate.made import control, estimate, gate_of, head, require, result_of, run_of
+from tests.gating.made import control, estimate, gate_of, head, require, result_of, run_of
 
 D = estimate("disagreement", "code", 0.1, 0.08, 0.12, positions=2000, sequences=10)
 D_DE = estimate("disagreement", "de", 0.1, 0.08, 0.12, positions=900, sequences=4)

@@ -7,7 +7,7 @@ import pytest
 import audit.gating.prove as module
 from audit.gating import judge_run, outcome_of, selftest
 from audit.gating.template import passing_run
-from tests.gate.made import NOW, limit, policy_of, require
+from tests.gating.made import NOW, limit, policy_of, require
 
 RETENTION = limit(name="retention", measure="retention", minimum=0.95)
 

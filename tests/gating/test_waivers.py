@@ -9,7 +9,7 @@ import pytest
 from audit.errors import BadPolicyError, BadUsageError, NotFoundError
 from audit.gating import judge_run, load_waivers, make_waiver, outcome_of, unknown_limits
 from audit.records import Waiver
-from tests.gate.made import (
+from tests.gating.made import (
     HEAD,
     NOW,
     control,
