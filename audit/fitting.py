@@ -15,12 +15,12 @@ from torch import Tensor
 
 from audit.anchor import ANCHOR_MIN, check_anchor, settle_anchors
 from audit.blocks import BlockHead, heads_in
-from audit.blocks.finding import holds_layers
+from audit.blocks.limits import layer_numbers
 from audit.errors import BadUsageError, MismatchError
 from audit.files import Container, open_container
 from audit.forge import Cut, Only, block_moments, parts_of, second_moment_of
-from audit.heads import Head
-from audit.heads import names as known_names
+from audit.heads import Head, HeadOptions
+from audit.heads.lm import lm_head
 from audit.measure import Measured, measure_trace, valid_ids
 from audit.provenance import sha256_files
 from audit.traces import Trace, read_trace
@@ -61,6 +61,7 @@ def fit_cuts(
     if not fitted or not traces:
         return Fit()
     read = [read_trace(path) for path in traces]
+    notes = list(_check_model(ref, read, model, anchor_min))
     measured = _anchored(ref, read, anchor_min)
     parts = [parts_of(ref, cut, only) for cut in fitted]
     projection = block = None
@@ -75,7 +76,7 @@ def fit_cuts(
                 f"{ref.block.name} has no gated MLP that {fitted[0]} could be fitted to",
                 hint="take a cut of all its weights, such as q4_0",
             )
-    return Fit(projection, block, tuple(_other_models(ref, read, model)))
+    return Fit(projection, block, tuple(notes))
 
 
 def _anchored(ref: Head, traces: Iterable[Trace], anchor_min: float) -> list[Measured]:
@@ -97,27 +98,38 @@ def _anchored(ref: Head, traces: Iterable[Trace], anchor_min: float) -> list[Mea
     return measured
 
 
-def _other_models(ref: Head, traces: Sequence[Trace], model: Container | None) -> Iterable[str]:
-    """Traces that say they were recorded with other weights than those that lie there.
+def _check_model(
+    ref: Head, traces: Sequence[Trace], model: Container | None, anchor_min: float
+) -> Iterable[str]:
+    """Were the traces recorded with the model that lies there? Yields a warning for each that was
+    recorded with other weights and could still be its own, as of a model that was saved anew.
 
-    Only a warning: a head trained and saved anew with its frozen verifier has another hash.
+    A draft head that reads the next token is beyond chance on anybody's states; the model's own
+    LM head is not.
+
+    Raises:
+        MismatchError: the model does not reproduce its own tokens from these states.
     """
     model = model or open_container(Path(ref.record.path))
-    recorded = {trace.info.model_sha256: trace.info.model for trace in traces}
-    recorded.pop(None, None)
-    if not recorded or not _is_whole(model):
+    if not _is_whole(model):
         return
     own = sha256_files(list(model.files))
-    for digest, name in recorded.items():
-        if digest != own:
+    for trace in traces:
+        recorded = trace.info.model_sha256
+        if recorded == own:
+            continue
+        if isinstance(ref, BlockHead):
+            head = lm_head(model, HeadOptions(), None)
+            found = measure_trace(head, [], trace)
+            check_anchor(head, trace, found, valid_ids(head, trace), anchor_min)
+        if recorded:
             yield (
-                f"warning: the trace was recorded with {name} (weights {str(digest)[:12]}), which "
-                f"is not {model.path.name} as it lies there ({own[:12]})"
+                f"warning: {trace.info.corpus} was recorded with other weights ({recorded[:12]}) "
+                f"than {model.path.name} holds now ({own[:12]})"
             )
 
 
 def _is_whole(model: Container) -> bool:
-    """True for a model with its layers and embedding, which a trace can be recorded with."""
-    plain = {known_names.plain(name) for name in model.entries}
-    embedded = any(name in plain for name in known_names.EMBEDDING[model.format])
-    return embedded and holds_layers(model) and "eagle3" not in heads_in(model)
+    """True for a model with layers and an LM head, which a trace can be recorded with."""
+    held = heads_in(model)
+    return 0 in layer_numbers(model) and "lm" in held and "eagle3" not in held

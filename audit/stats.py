@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 # The functions themselves: importing scipy.stats takes a second, longer than many audits.
 from scipy import special
 
+from audit.words import count
+
 Floats = NDArray[np.float64]
 
 MIN_SEQUENCES = 5
@@ -67,7 +69,7 @@ def percentile_interval(replicates: Floats, sequences: int, level: float) -> Int
     """
     if sequences < MIN_SEQUENCES:
         return Interval(
-            None, None, f"{sequences} sequences: an interval needs {MIN_SEQUENCES} or more"
+            None, None, f"{count(sequences, 'sequence')}: an interval needs {MIN_SEQUENCES} or more"
         )
     defined = replicates[np.isfinite(replicates)]
     if len(defined) < (1 - _MAX_UNDEFINED) * len(replicates):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from audit.cli import main
 from audit.traces import write_trace
 from tests.forge.real_heads import SAMPLE, sample_trace
+
+TRACES = SAMPLE.parent / "traces"
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +102,104 @@ def test_bad_input_is_refused_with_a_hint(words, args, capsys, tmp_path):
     error = json.loads(captured.out)["error"]
     assert words in error["message"] and error["hint"] and "Traceback" not in captured.err
     assert not list(tmp_path.iterdir())
+
+
+def test_several_cuts_are_a_file_each(capsys, trace_file, tmp_path):
+    (tmp_path / "ranks.txt").write_text("\n".join(map(str, range(0, 8192, 4))))
+    cuts = ("q8_0", "prune:0.5:activation", "lowrank:0.25:calibrated", "trim:ranks.txt:900")
+    args = [part for cut in cuts for part in ("--cut", cut)]
+    common = ("forge", SAMPLE, "--head", "mtp", "--trace", trace_file)
+    assert audit(*common, *args, "-o", "cuts/", "--json") == 0
+    documents = json.loads(capsys.readouterr().out)["forged"]
+    assert [document["cut"] for document in documents] == list(cuts)
+    names = [Path(document["file"]).name for document in documents]
+    assert names == [
+        "mtp-q8_0.safetensors", "mtp-prune-0.5-activation.safetensors",
+        "mtp-lowrank-0.25-calibrated.safetensors", "mtp-trim-ranks-900.safetensors",
+    ]  # fmt: skip
+    assert sorted(path.name for path in Path("cuts").iterdir()) == sorted(names)
+    for cut, name in zip(cuts, names, strict=True):  # the very bytes of one cut at a time
+        assert audit(*common, "--cut", cut, "-o", "alone.safetensors", "-qq") == 0
+        assert Path("alone.safetensors").read_bytes() == (Path("cuts") / name).read_bytes()
+    capsys.readouterr()
+    assert audit("forge", SAMPLE, "--cut", "q8_0", "--cut", "fp8", "-o", "lm") == 0
+    assert sorted(p.name for p in Path("lm").iterdir()) == ["lm-fp8.safetensors", "lm-q8_0.gguf"]
+    capsys.readouterr()
+    assert audit(*common, "--cut", "q8_0", "--cut", "Q8-0", "-o", "cuts", "--json") == 2
+    assert "would both be written" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "args"),
+    [
+        ("nothere.txt", ("forge", "--cut", "q8_0", "--cut", "trim:nothere.txt", "-o", "x")),
+        ("no trace at nothere", ("forge", "--cut", "q4_0", "--trace", "nothere", "-o", "x.gguf")),
+        ("no trace at nothere", ("study", "--trace", "nothere")),
+        ("no trace at nothere", ("study", "--trace", TRACES, "--fit", "nothere")),
+        ("there is no cut 'bogus'", ("study", "--trace", TRACES, "--cut", "bogus")),
+        ("vocabulary cut", ("study", "--trace", TRACES, "--cut", "trim:nothere.txt")),
+        ("there is no nothere", ("study", "--trace", TRACES, "--verifier", "nothere")),
+    ],
+)
+def test_what_can_not_be_is_refused_before_any_work(words, args, capsys, tmp_path, monkeypatch):
+    def never(*args: object) -> None:
+        raise AssertionError("a head was loaded")
+
+    # In this order: the study's own name would else keep what stands in for the other.
+    monkeypatch.setattr("audit.study.load_ref", never)
+    monkeypatch.setattr("audit.pair.load_ref", never)
+    command, *more = args
+    assert audit(command, SAMPLE, *more, "--json") == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert words in error["message"] and error["hint"]
+    assert not list(tmp_path.glob("x*"))
+
+
+def test_a_study_refuses_a_cut_that_the_head_can_not_have(capsys, monkeypatch):
+    monkeypatch.setattr("audit.study.read_trace", lambda path: pytest.fail("it went on"))
+    assert audit("study", SAMPLE, "--trace", TRACES, "--cut", "prune:0.5", "--json") == 2
+    assert "a projection has none" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+def test_states_of_another_model_make_no_file(capsys, tmp_path):
+    trace = sample_trace()
+    states = torch.randn(trace.hidden.shape, generator=torch.Generator().manual_seed(0))
+    info = trace.info.model_copy(update={"model_sha256": "5" * 64})
+    write_trace(replace(trace, hidden=states, info=info), tmp_path / "x.trace.safetensors")
+    cut = ("--cut", "prune:0.5:activation", "--trace", "x.trace.safetensors")
+    assert audit("forge", SAMPLE, "--head", "mtp", *cut, "-o", "c.safetensors", "--json") == 2
+    assert "99 % are needed" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert not Path("c.safetensors").exists()
+
+
+def test_a_block_alone_is_forged_again_with_its_model(capsys):
+    whole = ("forge", SAMPLE, "--head", "mtp", "--only", "block", "--cut", "q8_0")
+    assert audit(*whole, "-o", "block.safetensors") == 0
+    again = ("forge", "block.safetensors", "--head", "mtp", "--cut", "prune:0.5", "-o")
+    capsys.readouterr()
+    assert audit(*again, "c.safetensors", "--json") == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert "only the block of model was cut" in error["message"]
+    assert error["hint"] == (
+        "name the model whose head it uses: --verifier MODEL; or cut model itself, which holds "
+        "the projection"
+    )
+    assert audit(*again, "c.safetensors", "--verifier", SAMPLE) == 0
+
+
+def test_sizes_are_those_of_the_type(capsys):
+    """A byte a weight and four for each row; the block's norms stay BF16."""
+    assert audit("forge", SAMPLE, "--head", "mtp", "--cut", "fp8", "-o", "f.safetensors") == 0
+    line = capsys.readouterr().out.splitlines()[0]
+    header = json.loads((SAMPLE / "model.safetensors").read_bytes()[8:][: _header_length()])
+    block = [v["shape"] for k, v in header.items() if k.startswith("mtp.")]
+    size = sum(s[0] * (s[1] + 4) if len(s) == 2 else 2 * s[0] for s in block)
+    size += 8192 * (192 + 4)  # the projection is the embedding
+    assert f"4,008,064 -> {size:,} bytes" in line
+
+
+def _header_length() -> int:
+    return int.from_bytes((SAMPLE / "model.safetensors").read_bytes()[:8], "little")
 
 
 def test_help_shows_examples(capsys):

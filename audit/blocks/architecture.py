@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from audit.blocks.limits import check_depth, check_rotary
+from audit.blocks.limits import check_depth, check_rotary, check_width
 from audit.errors import AuditError, UnreadableError, UnsupportedFormatError
 
 _BUILD_ERRORS = (
@@ -54,6 +54,7 @@ def text_config(fields: Mapping[str, Any], where: Path, held: int = 0) -> Any:
     config = config.get_text_config(decoder=True)
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise _unknown(config.model_type, where)
+    check_width(getattr(config, "hidden_size", None), where)
     if getattr(config, "use_bidirectional_attention", None):
         raise _alone(config.model_type, where, "their attention also looks ahead")
     return config

@@ -53,6 +53,16 @@ def check_depth(layers: Any, held: int, where: Path) -> None:
         )
 
 
+def check_width(hidden: Any, where: Path) -> None:
+    """Raise UnreadableError for a hidden_size that no state can have."""
+    if not isinstance(hidden, int) or isinstance(hidden, bool) or hidden < 1:
+        raise UnreadableError(
+            f"hidden_size is {hidden!r:.40} in the configuration; it must be 1 or more",
+            hint="correct the configuration beside the head",
+            where=where,
+        )
+
+
 def check_rotary(fields: Mapping[str, Any], where: Path) -> None:
     """Refuse rotary settings that mean nothing.
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from audit.blocks.sources import Source, Stored
 from audit.errors import MismatchError, NotFoundError
 from audit.files import Container
+from audit.words import count
 
 _FACTORS = (("ALinear.weight", "BLinear.weight"), ("u_proj.weight", "v_proj.weight"), ("U", "V"))
 _MLP = ("gate_proj.weight", "up_proj.weight", "down_proj.weight")
@@ -201,7 +202,7 @@ class LowRank(nn.Module):
 def _incomplete(container: Container, missing: list[str]) -> NotFoundError:
     more = ", ..." if len(missing) > _FEW else ""
     return NotFoundError(
-        f"{len(missing)} tensors of the draft block are not in this file: "
+        f"the draft block lacks {count(len(missing), 'tensor')} in this file: "
         f"{', '.join(missing[:_FEW])}{more}",
         hint="export the whole block, or give the file of the configuration it was made with",
         where=container.path,

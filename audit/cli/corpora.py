@@ -9,6 +9,7 @@ import click
 
 from audit.cli.frame import Shared, default_group, shared_options
 from audit.errors import BadUsageError
+from audit.words import count
 
 if TYPE_CHECKING:
     from audit.corpora import Corpus
@@ -138,7 +139,7 @@ def verify(shared: Shared, names: tuple[str, ...], folder: Path | None) -> None:
         shared.print_json({"verified": [_listed(corpus) for corpus in stored]})
     elif shared.quiet < 2:
         documents = sum(corpus.manifest.documents for corpus in stored)
-        click.echo(f"{len(stored)} corpora verified, {documents:,} documents")
+        click.echo(f"{len(stored)} corpora verified, {count(documents, 'document')}")
 
 
 @corpora.command(epilog=_FETCH_EPILOG)
@@ -177,6 +178,6 @@ def fetch(
     if shared.as_json:
         shared.print_json({"folder": str(output), "corpus": _listed(kept)})
     elif shared.quiet < 2:
-        click.echo(f"{clean(str(output))}: {kept.manifest.documents:,} documents")
+        click.echo(f"{clean(str(output))}: {count(kept.manifest.documents, 'document')}")
         click.echo(clean(str(kept.manifest.source)))
         click.echo(f"next: audit capture MODEL --corpus {clean(str(output))} -o TRACE")

@@ -26,6 +26,7 @@ from audit.forge.prune import By, PrunedMlp, channel_scores, prune_mlp, zero_mlp
 from audit.forge.quantize import check_encodable, quantize_rows
 from audit.forge.tiles import as_rows, largest, row_tiles
 from audit.forge.writers import Stored, stored, stored_bytes
+from audit.words import count
 
 _GATE = re.compile(r"(?P<stem>.*?)(?P<kind>mlp\.gate_proj|ffn_gate)\.weight")
 _UP_DOWN = {
@@ -153,7 +154,7 @@ def _changed(
     mlps = find_mlps(weights)
     if not mlps:
         raise BadUsageError(
-            f"{cut.title}: there is no gated MLP among these {len(weights)} tensors",
+            f"{cut.title}: there is no gated MLP in {count(len(weights), 'tensor')}",
             hint="it is looked for as mlp.gate_proj, up_proj, down_proj or ffn_gate, _up, _down",
         )
     found: dict[str, Tensor] = {}

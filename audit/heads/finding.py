@@ -16,6 +16,7 @@ from audit.heads import names
 from audit.heads.options import HeadOptions
 from audit.heads.packed import weight_names
 from audit.heads.stored import stored_rows
+from audit.words import count
 
 _COMPARED_ROWS = 4096
 
@@ -154,7 +155,7 @@ def _absent(container: Container, declared_tied: bool | None) -> NotFoundError:
     if matrices:
         hint = f"name it with --head-tensor; the file's tallest matrices: {', '.join(matrices)}"
     else:
-        hint = f"the file holds {len(container.entries)} tensors and no matrix"
+        hint = f"the file holds {count(len(container.entries), 'tensor')} and no matrix"
     return NotFoundError(
         f"no LM head here: looked for {looked} and others{tie}",
         hint=hint,

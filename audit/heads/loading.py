@@ -19,6 +19,7 @@ from audit.heads.lm import lm_head
 from audit.heads.options import HeadOptions
 from audit.heads.proposals import Proposals, is_proposals, read_proposals
 from audit.heads.vocab_map import check_ids, drop_duplicates, read_id_list
+from audit.words import count
 
 _DEFAULTS = HeadOptions()
 
@@ -98,9 +99,9 @@ def trim_reference(ref: Head, card: Path) -> Head:
     listed = read_id_list(card)
     ids = drop_duplicates(listed)
     check_ids(ids, ref.vocabulary, card)
-    notes: tuple[str, ...] = (f"the reference's rows for the {len(ids)} ids of {card.name}",)
+    notes: tuple[str, ...] = (f"the reference's rows for {count(len(ids), 'id')} of {card.name}",)
     if len(ids) < len(listed):
-        notes += (f"{len(listed) - len(ids)} repeated entries of the card were dropped",)
+        notes += (f"repeated in the card and dropped: {len(listed) - len(ids)}",)
     per_row = (ref.record.stored_bytes or 0) / max(ref.rows.count, 1)
     record = ref.record.model_copy(
         update={

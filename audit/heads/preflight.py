@@ -37,7 +37,7 @@ def check_alive(head: Head, scan: HeadScan) -> None:
     bad = (~torch.isfinite(scan.norms)).nonzero().squeeze(1)
     if len(bad):
         raise UnreadableError(
-            f"{len(bad)} rows of {head.record.name} decode to NaN or infinity, "
+            f"{count(len(bad), 'row')} of {head.record.name} with NaN or infinity, "
             f"ids {int(head.ids[bad[0]])} to {int(head.ids[bad[-1]])}",
             hint="the file or its scales are damaged: export the head again",
             where=head.record.path,
@@ -144,12 +144,12 @@ def _dead_rows(ref: Head, ref_scan: HeadScan, cand: Head, cand_scan: HeadScan) -
     new = cand_scan.dead_rows[shared] & ~ref_scan.dead_rows[slot]
     if bool(new.any()):
         ids = cand.ids[shared][new]
-        some = ", ".join(str(int(i)) for i in ids[:_SHOWN])
+        listed = ", ".join(str(int(i)) for i in ids[:_SHOWN])
         more = ", …" if len(ids) > _SHOWN else ""
         yield (
             "DEAD_ROWS",
             "warning",
-            f"{len(ids)} rows are zero that the reference has (ids {some}{more}): "
+            f"{count(len(ids), 'row')} of zeros where the reference has none (ids {listed}{more}): "
             "these tokens win only where all other logits are negative",
         )
 
@@ -207,7 +207,7 @@ def _padding(ref: Head, cand: Head) -> Found:
         return
     pads = sum(int((head.ids >= ref.valid).sum()) for head in (ref, cand))
     if pads:
-        yield "PADDING", "note", f"{pads} padding rows beyond id {ref.valid - 1} are masked"
+        yield "PADDING", "note", f"{count(pads, 'padding row')} beyond id {ref.valid - 1} masked"
 
 
 def _shared_rows(ref: Head, cand: Head) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,6 +10,7 @@ from audit.errors import MismatchError, UnreadableError
 from audit.files import Container
 from audit.heads.identity import head_hash
 from audit.records import HeadRecord
+from audit.words import count
 
 TENSOR = "proposal"
 TRACE_KEY = "trace_sha256"
@@ -54,8 +55,8 @@ def read_proposals(container: Container, vocabulary: int) -> Proposals:
     if len(outside):
         row = int(outside[0])
         raise UnreadableError(
-            f"{len(outside)} proposals are outside 0..{vocabulary - 1}, the first at row {row}: "
-            f"{int(proposal[row])}",
+            f"{count(len(outside), 'proposal')} outside 0..{vocabulary - 1}, the first at row "
+            f"{row}: {int(proposal[row])}",
             hint="proposals are ids of the target vocabulary, not rows of a trimmed head",
             where=container.path,
         )

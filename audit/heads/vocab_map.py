@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from audit.errors import BadUsageError, MismatchError, NotFoundError, UnreadableError
+from audit.words import count
 
 Convention = Literal["auto", "offset", "absolute"]
 
@@ -90,7 +91,7 @@ def check_ids(ids: Tensor, vocabulary: int, where: Path) -> Tensor:
     repeated = values[counts > 1]
     if len(repeated):
         raise MismatchError(
-            f"{len(repeated)} target ids are named by more than one row, "
+            f"{count(len(repeated), 'target id')} named by more than one row, "
             f"the first is {int(repeated[0])}",
             hint="each row of a trimmed head must stand for one id",
             where=where,

@@ -14,6 +14,7 @@ from audit.heads.rows import SelectedRows
 from audit.lockstep.lane import Lane
 from audit.lockstep.plan import Plan
 from audit.logits import padded_view
+from audit.words import count
 
 _ESTIMATE_ROWS = 1024
 
@@ -127,7 +128,7 @@ def check_weights(running: Running, tiles: Sequence[tuple[int, int]]) -> None:
         bad = (~torch.isfinite(tile.weight).flatten(1).all(1)).nonzero().squeeze(1)
         if len(bad):
             raise UnreadableError(
-                f"{len(bad)} rows of {running.head.record.name} decode to NaN or infinity, "
+                f"{count(len(bad), 'row')} of {running.head.record.name} with NaN or infinity, "
                 f"the first for id {int(tile.ids[bad[0]])}",
                 hint="the file or its scales are damaged: export the head again",
                 where=running.head.record.path,

@@ -135,7 +135,7 @@ def test_preflight_sees_a_dropped_scale(ref: Head) -> None:
 def test_preflight_sees_new_dead_rows_only(ref: Head) -> None:
     dead = weights()
     dead[7] = 0
-    assert "1 rows are zero" in codes(ref, dead)["DEAD_ROWS"]
+    assert "1 row of zeros" in codes(ref, dead)["DEAD_ROWS"]
     assert "(ids 7)" in codes(ref, dead)["DEAD_ROWS"]
     assert "DEAD_ROWS" not in codes(ref, weights())
 
@@ -175,5 +175,5 @@ def test_dead_and_non_finite_heads_stop_the_audit(ref: Head) -> None:
     broken = weights()
     broken[4, 0] = torch.nan
     sick = replace(head_of(broken, "sick"))
-    with pytest.raises(UnreadableError, match=r"NON_FINITE.*1 rows of sick.*ids 4 to 4"):
+    with pytest.raises(UnreadableError, match=r"NON_FINITE.*1 row of sick.*ids 4 to 4"):
         check_alive(sick, scan_rows(sick.rows))

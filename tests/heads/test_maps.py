@@ -195,7 +195,7 @@ def test_trim_cuts_the_references_own_rows(tmp_path: Path, ref: Head) -> None:
     head = trim_reference(ref, card)
     assert head.ids.tolist() == ROWS and not head.is_full
     assert torch.equal(head.rows.tile(0, 4), weights()[ROWS])
-    assert "1 repeated entries" in " ".join(head.record.notes)
+    assert "dropped: 1" in " ".join(head.record.notes)
     assert head.record.sha256 != ref.record.sha256
     card.write_text("99\n")
     with pytest.raises(MismatchError, match=r"MAP_RANGE"):

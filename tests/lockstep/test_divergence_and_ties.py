@@ -128,7 +128,7 @@ def test_non_finite_states_and_weights_fail_closed(value: float) -> None:
     oracle = torch.zeros(5).long()
     with pytest.raises(UnreadableError, match=r"NON_FINITE.*1 of 5 states.*rows 3"):
         compare_heads(head_of(weight), [], bad_states, oracle)
-    with pytest.raises(UnreadableError, match=r"NON_FINITE.*1 rows of cand.*id 250"):
+    with pytest.raises(UnreadableError, match=r"NON_FINITE.*1 row of cand.*id 250"):
         compare_heads(head_of(weight), [head_of(bad_weight, "cand")], states, oracle)
 
 
