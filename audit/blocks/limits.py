@@ -17,8 +17,8 @@ from audit.blocks.sources import canonical
 from audit.errors import BadUsageError, UnreadableError
 from audit.files import Container
 
-MOST_LAYERS = 1024
-"""Where no file at hand shows how deep the model is; the deepest published ones have about 130."""
+MANY_LAYERS = 256
+"""A file may hold a part of a model's layers; so many cost nothing, and no model has more."""
 _LAYER = re.compile(r"(?:layers|blk)\.(\d+)\.")
 
 
@@ -34,20 +34,18 @@ def layers_held(*containers: Container) -> int:
 
 
 def check_depth(layers: Any, held: int, where: Path) -> None:
-    """Refuse more layers than the files hold; a number that is none is left to transformers.
+    """Refuse many more layers than the files hold; what is no number is left to transformers.
 
     Args:
         layers: what the configuration says.
         held: of `layers_held`.
 
     Raises:
-        UnreadableError: there are more.
+        UnreadableError: there are more, and more than MANY_LAYERS.
     """
-    most = held or MOST_LAYERS
-    if isinstance(layers, int | float) and layers > most:
-        there = f"the files hold {held}" if held else f"more than {MOST_LAYERS} are not believed"
+    if isinstance(layers, int | float) and layers > max(held, MANY_LAYERS):
         raise UnreadableError(
-            f"the configuration asks for {layers:.4g} layers, {there}",
+            f"the configuration asks for {layers:.4g} layers, the files hold {held}",
             hint="correct the configuration, or give the whole model",
             where=where,
         )

@@ -236,7 +236,9 @@ def test_gguf_keeps_names_keys_and_proposals(name, file, text, golden_qwen35, tm
     read = load(out, name, ref)
     assert torch.equal(proposals(read, trace), proposals(cand, trace))
     assert read.block.sha256 == cand.block.sha256 != ref.block.sha256 or text == "f16"
-    assert read.record.stored_bytes == cand.record.stored_bytes <= ref.record.stored_bytes
+    # FP8 lies there as BF16; the candidate's size is that of FP8 itself.
+    assert text == "fp8" or read.record.stored_bytes == cand.record.stored_bytes
+    assert cand.record.stored_bytes <= ref.record.stored_bytes
     source, made = open_container(golden_qwen35 / file), open_container(out)
     assert set(made.entries) - set(source.entries) <= {"blk.4.nextn.eh_proj.scale"}
     arch = made.metadata["general.architecture"]

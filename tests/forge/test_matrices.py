@@ -110,7 +110,7 @@ def test_experts_in_three_dimensions_are_quantized_row_by_row():
 def test_refusals():
     with pytest.raises(BadUsageError, match="a block has none"):
         cut_matrices(block(), parse_cut("trim:x.txt"))
-    with pytest.raises(BadUsageError, match="there is no gated MLP among these 1 tensors"):
+    with pytest.raises(BadUsageError, match="there is no gated MLP in 1 tensor"):
         cut_matrices({"q.weight": torch.ones(4, 4)}, parse_cut("prune:0.5"))
     with pytest.raises(
         BadUsageError, match=r"no calibration for what enters mtp.layers.0.mlp.gate"
