@@ -16,9 +16,9 @@ import torch
 from audit.errors import UnreadableError, UnsupportedFormatError
 from audit.logits import BLOCK, first_equal, padded, padded_view
 
-# Measured: shorter chunks make the product itself slower than their cache hits gain.
-_ROWS = 1280
-_TILE = 4096
+# Measured with 192 and 640 columns: shorter chunks slow the product down by more than they gain.
+_ROWS = 2560
+_TILE = 2048
 _CHECKED_POSITIONS = 100
 _MIN_AGREEMENT = 0.99
 _AGREED: WeakSet[Any] = WeakSet()
