@@ -15,9 +15,9 @@ from torch import Tensor
 
 from audit.anchor import ANCHOR_MIN, check_anchor, settle_anchors
 from audit.blocks import BlockHead, heads_in
-from audit.blocks.limits import layer_numbers
 from audit.errors import BadUsageError, MismatchError
 from audit.files import Container, open_container
+from audit.files.depth import layer_numbers
 from audit.forge import Cut, Only, block_moments, parts_of, second_moment_of
 from audit.heads import Head, HeadOptions
 from audit.heads.lm import lm_head

@@ -11,6 +11,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from audit.errors import BadUsageError
+
 
 def unwritable(output: Path) -> str:
     """Why no file can be made at `output`; empty when one can. Leaves nothing behind."""
@@ -32,6 +34,14 @@ def unwritable(output: Path) -> str:
             with contextlib.suppress(OSError):  # somebody has put a file there meanwhile
                 folder.rmdir()
     return ""
+
+
+def check_output(output: Path, what: str) -> None:
+    """Raise BadUsageError unless `what`, such as a report, can be written at `output`."""
+    if why := unwritable(output):
+        raise BadUsageError(
+            f"the {what} can not be written: {why}", hint="choose another place", where=output
+        )
 
 
 def _try(output: Path) -> None:

@@ -111,6 +111,15 @@ def test_a_ledger_is_tried_first(
         refused(capsys, "the ledger can not be written", command, *files, "--ledger", ledger)
 
 
+def test_a_studys_report_is_tried_first(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.study.run_study", lambda *args: pytest.fail("it was run"))
+    for name in ("/proc/x.html", "file/x.md"):
+        words = "the report can not be written"
+        refused(capsys, words, "study", "ref.safetensors", "--report", name)
+
+
 def test_forge_replaces_only_what_it_made(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     card = place / "ranks.txt"
     card.write_text("\n".join(map(str, range(50))))

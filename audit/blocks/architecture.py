@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from audit.blocks.limits import check_depth, check_rotary, check_width
+from audit.blocks.limits import check_rotary, check_width
 from audit.errors import AuditError, UnreadableError, UnsupportedFormatError
+from audit.files.depth import check_depth
 
 _BUILD_ERRORS = (
     *(ValueError, TypeError, AttributeError, LookupError),
@@ -42,9 +43,7 @@ def text_config(fields: Mapping[str, Any], where: Path, held: int = 0) -> Any:
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    text = fields.get("text_config")
-    for part in (fields, text if isinstance(text, Mapping) else {}):
-        check_depth(part.get("num_hidden_layers"), held, where)
+    check_depth(fields, held, where)
     check_rotary(fields, where)
     kind = fields.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:

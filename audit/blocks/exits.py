@@ -8,9 +8,9 @@ from audit.blocks.architecture import Decoder, config_record, empty_decoder, tex
 from audit.blocks.assembly import Origin, assemble, config_fields, weights_of
 from audit.blocks.block import Block
 from audit.blocks.head_names import HeadName, exit_point
-from audit.blocks.limits import layers_held
 from audit.blocks.reads import LayerStates
 from audit.blocks.weights import fill
+from audit.files.depth import layers_held
 
 
 class ExitBlock(nn.Module):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from audit.blocks.eagle3 import find_eagle3
 from audit.blocks.gguf_config import ARCHITECTURES
 from audit.blocks.head_names import HeadName
-from audit.blocks.limits import layer_numbers
 from audit.blocks.medusa import find_medusa
 from audit.blocks.mtp_layouts import find_mtp
 from audit.files import Container
+from audit.files.depth import layer_numbers
 from audit.heads import names
 from audit.heads.packed import weight_names
 

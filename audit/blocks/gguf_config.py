@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from audit.blocks.limits import check_depth, layers_held
 from audit.errors import UnreadableError, UnsupportedFormatError
 from audit.files import Container
+from audit.files.depth import check_depth, layers_held
 
 _LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
@@ -161,7 +161,7 @@ def read_arch(container: Container) -> tuple[Arch, dict[str, Any]]:
 
 
 def _fields(container: Container, arch: Arch, keys: Mapping[str, Any]) -> dict[str, Any]:
-    check_depth(_needed(keys, "block_count"), layers_held(container), container.path)
+    check_depth(keys, layers_held(container), container.path)
     hidden = int(_needed(keys, "embedding_length"))
     heads = int(_needed(keys, "attention.head_count"))
     embedding = container.entries.get("token_embd.weight")

@@ -1,54 +1,18 @@
 """What a configuration may ask for, asked before anything is built from it.
 
-Configurations come from strangers as much as tensors do: a number of layers that no file holds
-would be built for hours, and a rotary setting that means nothing would run and be wrong.
+Configurations come from strangers as much as tensors do: a rotary setting that means nothing would
+run and be wrong. The number of layers is the business of `audit.files.depth`.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.blocks.sources import canonical
 from audit.errors import BadUsageError, UnreadableError
-from audit.files import Container
-
-MANY_LAYERS = 256
-"""A file may hold a part of a model's layers; so many cost nothing, and no model has more."""
-_LAYER = re.compile(r"(?:layers|blk)\.(\d+)\.")
-
-
-def layer_numbers(container: Container) -> set[int]:
-    """Numbers of the decoder layers that a container holds tensors of."""
-    found = (_LAYER.match(canonical(name)) for name in container.entries)
-    return {int(match[1]) for match in found if match}
-
-
-def layers_held(*containers: Container) -> int:
-    """One more than the highest layer of these files; 0 where they hold none."""
-    return max((number + 1 for place in containers for number in layer_numbers(place)), default=0)
-
-
-def check_depth(layers: Any, held: int, where: Path) -> None:
-    """Refuse many more layers than the files hold; what is no number is left to transformers.
-
-    Args:
-        layers: what the configuration says.
-        held: of `layers_held`.
-
-    Raises:
-        UnreadableError: there are more, and more than MANY_LAYERS.
-    """
-    if isinstance(layers, int | float) and layers > max(held, MANY_LAYERS):
-        raise UnreadableError(
-            f"the configuration asks for {layers:.4g} layers, the files hold {held}",
-            hint="correct the configuration, or give the whole model",
-            where=where,
-        )
 
 
 def check_width(hidden: Any, where: Path) -> None:

@@ -26,12 +26,13 @@ from audit.blocks.architecture import (
 )
 from audit.blocks.assembly import Origin, assemble, config_fields, find_embedding, weights_of
 from audit.blocks.block import Block
-from audit.blocks.limits import check_offset, layers_held
+from audit.blocks.limits import check_offset
 from audit.blocks.mtp_layouts import Layout, concat_order, declared_mtp, find_mtp
 from audit.blocks.reads import Embedding, HiddenState
 from audit.blocks.weights import fill
 from audit.errors import MismatchError, NotFoundError
 from audit.files import Container
+from audit.files.depth import layers_held
 
 
 class MtpBlock(nn.Module):

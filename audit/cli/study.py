@@ -44,6 +44,7 @@ def study(shared: Shared, ref: Path, **options: Any) -> None:
     The result is kept in the ledger as REF's calibration and used by `audit compare` from then on.
     """
     from audit.heads import HeadOptions
+    from audit.outputs import check_output
     from audit.report.formats import write_text
     from audit.report.study import render_study, show_study, study_format
     from audit.report.terminal import progress_on
@@ -54,6 +55,8 @@ def study(shared: Shared, ref: Path, **options: Any) -> None:
     check_device(options["device"])
     report, fit = options["report"], options["fit"]
     wanted = study_format(report) if report else ""
+    if report:
+        check_output(report, "report")
     ledger = shared.open_ledger()
     ledger.store.check_writable()
     request = StudyRequest(

@@ -22,6 +22,8 @@ from audit.errors import (
     UnreadableError,
     UnsupportedFormatError,
 )
+from audit.files import Container, open_container
+from audit.files.depth import check_depth, layers_held
 from audit.provenance import vocabulary_sha256
 from audit.traces.model_files import Identity, ModelFiles, find_model, identify, read_config
 from audit.traces.quiet import one_gguf_reader, quiet
@@ -97,11 +99,24 @@ def load_tokenizer(path: Path) -> Any:
 
 
 def _find(path: Path) -> ModelFiles:
-    """The model's files; UnsupportedFormatError for a folder that transformers can not open."""
+    """The model's files; UnsupportedFormatError for a folder that transformers can not open,
+    UnreadableError for a configuration that they do not bear out."""
     files = find_model(path)
     if path.is_dir():
         _check_config(path)
+    container = _opened(files.weights[0])
+    if container is not None:
+        fields = read_config(path) if path.is_dir() else container.metadata
+        check_depth(fields, layers_held(container), path)
     return files
+
+
+def _opened(weights: Path) -> Container | None:
+    """The headers of the weights; None where they are damaged, of which transformers tells."""
+    try:
+        return open_container(weights)
+    except AuditError:
+        return None
 
 
 def _check_config(folder: Path) -> None:

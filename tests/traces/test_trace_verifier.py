@@ -21,6 +21,7 @@ from audit.provenance import sha256_files, vocabulary_sha256
 from audit.traces import model_files
 from audit.traces import verifier as module
 from audit.traces.verifier import load_tokenizer, load_verifier
+from tests.heads.files import gguf_file
 
 
 @pytest.fixture
@@ -144,6 +145,27 @@ def test_a_folder_without_tokenizer_is_refused(folder, monkeypatch):
     assert "tokenizer.json" in caught.value.hint
     with pytest.raises(NotFoundError, match="no tokenizer in"):
         load_tokenizer(folder)
+
+
+@pytest.mark.parametrize("key", ["num_hidden_layers", "vision_config", "n_layer"])
+def test_more_layers_than_the_files_hold_are_never_built(folder, key, monkeypatch):
+    monkeypatch.setattr(module, "_load_model", lambda *args: pytest.fail("it was built"))
+    config = json.loads((folder / "config.json").read_text())
+    config[key] = {"num_hidden_layers": 10**9} if key == "vision_config" else 10**9
+    (folder / "config.json").write_text(json.dumps(config))
+    for load in (load_verifier, load_tokenizer):
+        with pytest.raises(UnreadableError, match=r"asks for 1e\+09 layers, the files hold \d"):
+            load(folder)
+
+
+def test_a_gguf_that_says_it_is_deeper_than_it_is(tmp_path, monkeypatch):
+    pytest.importorskip("accelerate")
+    monkeypatch.setattr(module, "_load_model", lambda *args: pytest.fail("it was built"))
+    path = gguf_file(
+        tmp_path / "m.gguf", {"blk.1.attn_norm.weight": torch.ones(32)}, llama__block_count=10**9
+    )
+    with pytest.raises(UnreadableError, match=r"asks for 1e\+09 layers, the files hold 2"):
+        load_verifier(path)
 
 
 def test_a_tokenizer_of_special_tokens_alone_is_none(folder, monkeypatch):
