@@ -54,5 +54,5 @@ def _depths(fields: Mapping[str, Any]) -> Iterator[float]:
     for key, value in fields.items():
         if isinstance(value, Mapping):
             yield from _depths(value)
-        elif key.rpartition(".")[2] in _KEYS and isinstance(value, int | float):
+        elif str(key).rpartition(".")[2] in _KEYS and isinstance(value, int | float):
             yield value

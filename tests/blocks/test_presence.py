@@ -166,11 +166,11 @@ def test_what_other_heads_do_not_use_is_told(tmp_path):
     assert unread(load(path, "medusa:0")) == ["0.0.norm.weight"]
 
 
-def test_a_scale_beside_rows_of_floats_is_told(tmp_path):
+def test_what_lies_beside_rows_and_is_not_theirs_is_told(tmp_path):
     rows = {"lm_head.weight": torch.randn(V, H)}
     assert unread(load_head(alone(tmp_path / "a.safetensors", rows))) == []
     biased = rows | {"lm_head.bias": torch.ones(V)}
     assert unread(load_head(alone(tmp_path / "b.safetensors", biased))) == []
-    scaled = rows | {"lm_head.weight_scale": torch.ones(V)}
-    head = load_head(alone(tmp_path / "c.safetensors", scaled))
-    assert unread(head) == ["lm_head.weight_scale"]
+    more = rows | {"lm_head.gates": torch.ones(V)}
+    head = load_head(alone(tmp_path / "c.safetensors", more))
+    assert unread(head) == ["lm_head.gates"]
