@@ -136,7 +136,7 @@ def _show_plan(shared: Shared, found: Sequence[Found], again: bool) -> None:
 
 def _show_traces(shared: Shared, found: Sequence[Found], is_suite: bool) -> None:
     """The traces that are there now."""
-    from audit.report.wording import clean
+    from audit.report.wording import clean, trace_amount
     from audit.traces import read_trace
     from audit.traces.suite import State
 
@@ -146,10 +146,9 @@ def _show_traces(shared: Shared, found: Sequence[Found], is_suite: bool) -> None
         state = "kept" if is_suite and one.state == State.THERE else "captured"
         entries.append(_entry(one, state, record.model_dump(by_alias=True, mode="json")))
         if not shared.as_json and shared.quiet < 2:
-            counted = "" if record.counted is None else f", {record.counted:,} of them counted"
             click.echo(
-                f"{clean(str(one.job.path))}: {record.positions:,} positions{counted} in "
-                f"{record.sequences:,} sequences of {clean(record.info.corpus)}, states of "
+                f"{clean(str(one.job.path))}: {trace_amount(record)} of "
+                f"{clean(record.info.corpus)}, states of "
                 f"{clean(record.info.model)}{' (kept)' if state == 'kept' else ''}"
             )
     if shared.as_json:

@@ -97,7 +97,7 @@ def import_(shared: Shared, dump: Path, output: Path, **options: Any) -> None:
 
 def _request(dump: Path, options: dict[str, Any]) -> Any:
     from audit.dumps import ImportRequest
-    from audit.report.wording import clean
+    from audit.report.wording import clean, trace_amount
 
     name = dump.resolve().name if dump.is_dir() else dump.stem
     return ImportRequest(
@@ -123,7 +123,7 @@ def _layers(text: str | None) -> tuple[int, ...]:
 
 def _show(record: Any, found: Any, *, quiet: bool) -> None:
     """What was found, and the line that `audit capture` also ends with."""
-    from audit.report.wording import clean
+    from audit.report.wording import clean, trace_amount
 
     info = record.info
     if not quiet:
@@ -142,8 +142,7 @@ def _show(record: Any, found: Any, *, quiet: bool) -> None:
         )
         for finding in found.findings:
             click.echo(f"{finding.severity:<8} {finding.code}  {clean(finding.sentence)}")
-    counted = "" if record.counted is None else f", {record.counted:,} of them counted"
     click.echo(
-        f"{clean(record.path)}: {record.positions:,} positions{counted} in {record.sequences:,} "
-        f"sequences of {clean(info.corpus)}, states of {clean(info.model)}"
+        f"{clean(record.path)}: {trace_amount(record)} of {clean(info.corpus)}, states of "
+        f"{clean(info.model)}"
     )

@@ -150,12 +150,15 @@ def head_line(head: HeadRecord) -> list[str]:
     return [name, encoding, shape, bits, size(head.stored_bytes), digest]
 
 
+def trace_amount(trace: TraceRecord) -> str:
+    """1 position in 1 sequence, and how many of them count where not all do."""
+    amount = f"{count(trace.positions, 'position')} in {count(trace.sequences, 'sequence')}"
+    return amount if trace.counted is None else f"{amount}, {trace.counted:,} of them counted"
+
+
 def trace_line(trace: TraceRecord) -> list[str]:
     """Identity of a trace in columns: corpus, register, size, model, hash."""
-    info = trace.info
-    amount = f"{count(trace.positions, 'position')} in {count(trace.sequences, 'sequence')}"
-    if trace.counted is not None:
-        amount += f", {trace.counted:,} of them counted"
+    info, amount = trace.info, trace_amount(trace)
     register = REGISTER_WORDS[info.register_]
     return [clean(info.corpus), register, amount, clean(info.model), clean(trace.sha256[:12])]
 
