@@ -97,7 +97,7 @@ def import_(shared: Shared, dump: Path, output: Path, **options: Any) -> None:
 
 def _request(dump: Path, options: dict[str, Any]) -> Any:
     from audit.dumps import ImportRequest
-    from audit.report.wording import clean, trace_amount
+    from audit.report.wording import clean
 
     name = dump.resolve().name if dump.is_dir() else dump.stem
     return ImportRequest(
