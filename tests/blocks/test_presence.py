@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from audit.blocks import load_block_head
-from audit.errors import NotFoundError
+from audit.errors import NotFoundError, UnsupportedFormatError
 from audit.files import open_container
 from audit.heads import load_head
 from audit.heads.options import HeadOptions
@@ -166,11 +166,11 @@ def test_what_other_heads_do_not_use_is_told(tmp_path):
     assert unread(load(path, "medusa:0")) == ["0.0.norm.weight"]
 
 
-def test_a_scale_beside_rows_of_floats_is_told(tmp_path):
+def test_a_scale_beside_rows_of_floats_is_refused(tmp_path):
     rows = {"lm_head.weight": torch.randn(V, H)}
     assert unread(load_head(alone(tmp_path / "a.safetensors", rows))) == []
     biased = rows | {"lm_head.bias": torch.ones(V)}
     assert unread(load_head(alone(tmp_path / "b.safetensors", biased))) == []
     scaled = rows | {"lm_head.weight_scale": torch.ones(V)}
-    head = load_head(alone(tmp_path / "c.safetensors", scaled))
-    assert unread(head) == ["lm_head.weight_scale"]
+    with pytest.raises(UnsupportedFormatError, match="SCALE_UNUSED"):
+        load_head(alone(tmp_path / "c.safetensors", scaled))
