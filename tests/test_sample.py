@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from audit import study
 from audit.calibration import Calibration
 from audit.cli.main import group
+from audit.errors import BadUsageError
 from audit.files import open_container
 from audit.heads import HeadOptions
 from audit.measure import measure_trace
@@ -97,7 +98,7 @@ def test_compare_uses_the_calibration_on_its_own_traces_only(
 def test_calibrated_cuts_are_fitted_to_the_text_that_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fitted to German, low rank keeps more of it and less of the code than fitted to code."""
+    """Fitted to other code, low rank keeps less of this code; text under shift is refused."""
     monkeypatch.setattr(study, "BLOCK_CUTS", ("lowrank:0.25:calibrated",))
     monkeypatch.setattr(study, "LADDER", (0.5,))
     code, shift = (
@@ -109,17 +110,17 @@ def test_calibrated_cuts_are_fitted_to_the_text_that_is_named(
         pair=PairOptions(head="mtp"),
         resampling=Resampling(resamples=100),
     )
-    made = {fit: study.run_study(replace(request, fit=fit)) for fit in ((), (shift,))}
-    flips = {
-        fit: [
-            found.yardsticks[0].value("disagreement", register) or 0.0
-            for register in ("in_distribution", "domain_shift")
-        ]
-        for fit, found in made.items()
-    }
+    other = TRACES[2]
+    made = {fit: study.run_study(replace(request, fit=fit)) for fit in ((), (other,))}
+    flips = [
+        found.yardsticks[0].value("disagreement", "in_distribution") or 0.0
+        for found in made.values()
+    ]
     assert list(made[()].fitted_to) == ["python-code"]
-    assert made[(shift,)].fitted_to == {"german": read_trace(shift).sha256}
-    assert flips[()][0] < flips[(shift,)][0] and flips[()][1] > flips[(shift,)][1]
+    assert made[(other,)].fitted_to == {"other-code": read_trace(other).sha256}
+    assert flips[0] < flips[1]
+    with pytest.raises(BadUsageError, match="measured as text under domain shift"):
+        study.run_study(replace(request, fit=(shift,)))
 
 
 def test_demo_runs_and_says_what_to_type_next() -> None:

@@ -7,7 +7,7 @@ other fields; so whatever was changed later no longer fits its name. Touches no 
 from __future__ import annotations
 
 import json
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from audit.errors import BadUsageError, NotFoundError, UnreadableError, first_line
 from audit.provenance import json_text, sha256_json, visible
@@ -33,7 +33,7 @@ Entry = TypeVar("Entry", Review, Waiver, Judgement)
 def content_id(run: Run) -> str:
     """The id that a run's content gives: hash of the document with `run` empty."""
     blank = run.model_copy(update={"run": ""})
-    return sha256_json(blank.model_dump(by_alias=True, mode="json"))[:ID_LENGTH]
+    return sha256_json(_content(blank))[:ID_LENGTH]
 
 
 def run_json(run: Run) -> str:
@@ -97,8 +97,16 @@ def seal(entry: Entry) -> Entry:
 
 
 def entry_id(entry: Review | Waiver | Judgement) -> str:
-    """The id that an entry's other fields give."""
-    return sha256_json(entry.model_dump(by_alias=True, mode="json", exclude={"id"}))
+    """The id that an entry's other fields give; see `_content`."""
+    return sha256_json(_content(entry, exclude={"id"}))
+
+
+def _content(record: Record, exclude: set[str] | None = None) -> Any:
+    """What a record's hash is over: fields that say more than their default.
+
+    So a field that a later version adds leaves the names of older records as they are.
+    """
+    return record.model_dump(by_alias=True, mode="json", exclude=exclude, exclude_defaults=True)
 
 
 def storable(text: str) -> str:

@@ -40,6 +40,9 @@ class Table:
     """Columns that are set flush right."""
 
 
+_OF_CLASSES = ("vocabulary_ceiling", "retention", "disagreement")
+
+
 def head_table(run: Run) -> Table:
     """The reference and all candidates: what was compared."""
     header = ("", "name", "stored as", "shape", "per weight", "size", "sha256")
@@ -72,8 +75,18 @@ def estimate_table(candidate: Candidate) -> Table:
 
 
 def class_table(candidate: Candidate) -> Table:
-    """Estimates on the positions of one token class each; empty when none were made."""
-    kept = [e for e in candidate.estimates if e.token_class is not None]
+    """What each class of tokens lost, per register; whole ceilings are left out.
+
+    The run document has these per corpus too, and the acceptances they are made of.
+    """
+    kept = [
+        e
+        for e in candidate.estimates
+        if e.token_class is not None
+        and e.corpus is None
+        and e.measure in _OF_CLASSES
+        and not (e.measure == "vocabulary_ceiling" and e.value in (1.0, None))
+    ]
     return _estimates(sorted(kept, key=lambda e: (e.measure, e.token_class or "")), candidate)
 
 

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from audit.blocks import load_block_head
-from audit.errors import NotFoundError
+from audit.errors import NotFoundError, UnsupportedFormatError
 from audit.files import open_container
 from audit.heads import load_head
 from audit.heads.options import HeadOptions
@@ -172,5 +172,7 @@ def test_what_lies_beside_rows_and_is_not_theirs_is_told(tmp_path):
     biased = rows | {"lm_head.bias": torch.ones(V)}
     assert unread(load_head(alone(tmp_path / "b.safetensors", biased))) == []
     more = rows | {"lm_head.gates": torch.ones(V)}
-    head = load_head(alone(tmp_path / "c.safetensors", more))
-    assert unread(head) == ["lm_head.gates"]
+    assert unread(load_head(alone(tmp_path / "c.safetensors", more))) == ["lm_head.gates"]
+    scaled = rows | {"lm_head.weight_scale": torch.ones(V)}
+    with pytest.raises(UnsupportedFormatError, match="SCALE_UNUSED"):
+        load_head(alone(tmp_path / "d.safetensors", scaled))

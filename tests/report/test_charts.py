@@ -68,7 +68,7 @@ def test_every_chart_of_the_realistic_run_has_a_finding_units_and_data(golden: G
     drawn = list(all_charts(golden.run, summary_of(golden.run)))
     drawn += [charts.yardstick_retention(golden.calibration)]
     shown = [one for one in drawn if one.chart is not None]
-    assert len(shown) == 4 + 3 + 1  # no estimates by token class in this run
+    assert len(shown) == 4 + 3 + 1 + 1  # ceilings by token class of the trimmed head alone
     for one in shown:
         titles = [
             layer["encoding"][axis].get("axis", {}).get("title")
@@ -91,7 +91,8 @@ def test_harm_draws_each_head_and_register_once_with_its_intervals(golden: Golde
     wanted = {}
     for one in golden.run.candidates:
         for e in one.estimates:
-            if e.corpus is None and e.measure in ("disagreement", "harm") and e.value is not None:
+            whole = e.corpus is None and e.token_class is None
+            if whole and e.measure in ("disagreement", "harm") and e.value is not None:
                 wanted.setdefault((one.head.name, e.register_), {})[e.measure] = e
     assert len(heads) == len(wanted) == 9
     for row in heads.to_dict("records"):

@@ -99,8 +99,8 @@ def test_the_realistic_run_shows_all_its_charts(golden: Golden) -> None:
     text = render_html(report_of(golden.run, flips=golden.positions), golden.positions)
     names = {value.split("-")[0] for tag, name, value in page_of(text).attributes
              if (tag, name) == ("figure", "id")}  # fmt: skip
-    assert names == {"harm", "disagreement", "noise", "size", "retention", "kl", "flip"}
-    assert text.count("<figure") == 4 + 3 + 3 + 2  # a trimmed head has no KL
+    assert names == {"harm", "disagreement", "noise", "size", "retention", "kl", "flip", "ceiling"}
+    assert text.count("<figure") == 4 + 3 + 3 + 2 + 1  # a trimmed head has no KL, but ceilings
     assert text.count('role="img"') == text.count("<figure")
     assert len(text) < 2**20
 

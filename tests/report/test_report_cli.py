@@ -131,7 +131,7 @@ def test_refusals(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["latest", "-o", inside], "never written over"),
         (["latest", "-o", "audit-ledger/runs/../runs/x.md"], "never written over"),
         (["latest", "-o", str(place), "--format", "html"], "can not be written"),
-        (["latest", "-o", "other.json/a.md"], "can not be written"),
+        (["latest", "-o", "other.json/a.md"], "cannot be written"),
         ([], "no run was given"),
         (["latest", "--schema"], "same for every run"),
         (["ffff"], "there is no run"),

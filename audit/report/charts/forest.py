@@ -60,6 +60,8 @@ def ceiling_by_class(candidate: Candidate) -> Drawing:
     wanted = [x for x in limits if x.measure == "vocabulary_ceiling" and x.token_class]
     rows = _frame(found, wanted)
     title = f"Which tokens {name} can say"
+    if len(rows) and not wanted and rows["x"].min() >= 1.0:
+        return nothing("ceiling-by-token-class", title, "every token that the verifier wanted")
     if len(rows) and rows["x"].min() < 1.0:
         worst = rows.iloc[0]
         title = f"{name} can say fewest of {worst['row']}: {worst['told']}"
