@@ -41,6 +41,7 @@ types: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/capture.py
 	$(BIN)/python benchmarks/decode.py
 
 clean:

@@ -374,3 +374,47 @@ def test_progress_names_each_corpus(tmp_path: Path) -> None:
         "loading the model", "generate chat (1/2)", "capture chat (1/2)",
         "generate german (2/2)", "capture german (2/2)",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("head", "ahead"), [("lm", 0), ("mtp", 1)])
+def test_compare_counts_generated_positions_only(tmp_path: Path, head: str, ahead: int) -> None:
+    """Rows whose oracle, `ahead` rows further, answers to a generated token; counted one by one."""
+    (tmp_path / "prompts.jsonl").write_text(
+        '{"text": "def area(width, height):"}\n{"text": "import os\\n\\nfor name in"}\n'
+        '{"text": "class Stack:\\n    def push(self, item):"}\n'
+    )
+    path = tmp_path / "own.trace.safetensors"
+    done = run("capture", MODEL, "--text", tmp_path / "prompts.jsonl", "--generate", "40",
+               "--only-generated", "-o", path)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    trace = read_trace(path)
+    assert trace.info.corpus == "prompts-generated" and trace.generated is not None
+    counted = trace.generated if trace.counted is None else trace.counted
+    wanted = sum(
+        int(trace.sequence[row]) == int(trace.sequence[row + ahead]) and bool(counted[row + ahead])
+        for row in range(trace.positions - ahead)
+    )
+    assert f"{int(counted.sum())} of them counted" in done.output
+    args = ("compare", MODEL, MODEL, "--head", head, "--trace", path, "--no-record", "--json")
+    compared = run(*args)
+    assert compared.exit_code == 0, compared.output
+    found = json.loads(compared.stdout)
+    estimates = found["candidates"][0]["estimates"]
+    values = {e["measure"]: e for e in estimates if e["corpus"] and e["token_class"] is None}
+    assert values["disagreement"]["positions"] == wanted > 60
+    assert found["traces"][0]["counted"] == int(counted.sum())
+
+
+def test_a_trace_of_another_version_gives_way(tmp_path: Path) -> None:
+    """Its metadata may be unreadable today; that it is a trace is told by its key alone."""
+    import torch
+    from safetensors.torch import save_file
+
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    path = folder / "german.trace.safetensors"
+    for metadata in ("{", '{"schema_version": 99}', "[]"):
+        save_file({"hidden": torch.zeros(2, 2)}, path, metadata={"trace": metadata})
+        (entry,) = captured(MODEL, folder, "--suite", "german", *SMALL).values()
+        assert entry["state"] == "captured" and len(entry["differs"]) == 1
+        assert read_trace(path).positions == 60

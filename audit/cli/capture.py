@@ -56,7 +56,10 @@ Examples:
     help="How the text relates to what the head was made for; default in_distribution.",
 )  # fmt: skip
 @click.option("--language", help="BCP 47 tag such as de, or code:python.")
-@click.option("--context", type=click.IntRange(min=2), default=512, show_default=True)
+@click.option(
+    "--context", type=click.IntRange(min=2), default=512, show_default=True,
+    help="Longest sequence in tokens, those that are generated included.",
+)  # fmt: skip
 @click.option(
     "--max-positions", type=click.IntRange(min=1),
     help="Stop after exactly this many; of a suite, each trace, by default after 2,500.",
@@ -66,7 +69,10 @@ Examples:
     help="Also record the state entering this layer; may be repeated.",
 )  # fmt: skip
 @generation_options
-@click.option("--batch", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option(
+    "--batch", type=click.IntRange(min=1), default=8, show_default=True,
+    help="Windows that are recorded together.",
+)  # fmt: skip
 @click.option("--device", default="cpu", show_default=True)
 @click.option(
     "--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32",

@@ -18,7 +18,8 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _OPTIONS = (
     click.option(
         "--generate", type=click.IntRange(min=1), metavar="N",
-        help="The model continues each window of the text by up to N tokens of its own.",
+        help="The model continues each window of the text by up to N tokens of its own; the trace "
+        "is then of NAME-generated.",
     ),
     click.option(
         "--temperature", type=click.FloatRange(min=0, min_open=True),

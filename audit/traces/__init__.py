@@ -1,8 +1,9 @@
 """A model and a text become a `Trace`: hidden states with the verifier's own greedy tokens.
 
-`trace` is the file, `find` where traces are looked for, `verifier` the model, `capture` the run
-over a text (`audit.corpora`). Only `trace` and `find` are imported here, so that reading
-a trace never loads transformers.
+`trace` is the file, `find` where traces are looked for, `recipe` what one is made from, `verifier`
+the model, `generate` text of its own, `capture` the run over a text (`audit.corpora`), `suite` a
+folder of such runs. Only `trace` and `find` are imported here, so that reading a trace never loads
+transformers.
 """
 
 from audit.traces.find import find_traces

@@ -8,7 +8,7 @@ import torch
 from audit.corpora import Document
 from audit.traces import lookahead_rows, read_trace, write_trace
 from audit.traces.capture import capture
-from audit.traces.recipe import Recipe, Source
+from audit.traces.recipe import Generation, Recipe, Source
 from audit.traces.verifier import load_verifier
 
 pytestmark = pytest.mark.real
@@ -52,3 +52,21 @@ def test_gemma_gguf_is_captured_as_it_runs(gemma, tmp_path, capfd):
     rows, targets = lookahead_rows(back, 2)
     assert len(rows) == 300 - 3
     assert torch.equal(targets, rows + 1)
+
+
+def test_gemma_continues_its_own_text(gemma):
+    """Two prompts of unlike length side by side, against transformers' greedy text for each."""
+    documents = [Document("long", TEXT[:400]), Document("short", "The capital of France is")]
+    source = Source("own", "in_distribution", "en", documents)
+    how = Generation(12, ignore_eos=True, only_generated=True)
+    trace = capture(gemma, source, Recipe(context=128, generation=how))
+    assert trace.sequences == 2 and int(trace.generated.sum()) == 24
+    for number in range(2):
+        rows = trace.sequence == number
+        prompt = trace.token[rows & ~trace.generated].unsqueeze(0)
+        alone = gemma.model.generate(
+            input_ids=prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=12,
+            do_sample=False, eos_token_id=None,
+        )  # fmt: skip
+        assert torch.equal(trace.token[rows], alone[0])
+    assert "France" in gemma.tokenizer.decode(trace.token[trace.generated & (trace.sequence == 1)])
