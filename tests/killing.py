@@ -1,91 +1,77 @@
 """Run an `audit` command again and again and kill it at random moments, until one run ends itself.
 
-    python tests/killing.py SEEDS KILLS FOLDER ARG ...
-
-Each of the SEEDS (as 0,1,2) works in a folder of its own inside FOLDER, which stands for `{}` in
-the arguments. A process of its own, because its children are forks of it: everything is imported
-once, and no thread of torch runs yet. Writing a trace is made slow, as it is for a large one, so
-that kills fall into it too. Prints how often it killed, and how many hidden files that left.
+Each run is a process of its own, started afresh: a fork of a process in which torch was imported
+may hang on a lock that nobody holds there. Writing a trace is made slow, as it is for a large one,
+so that kills fall into it too.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import signal
+import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-import audit.traces.capture
-import audit.traces.trace
-import audit.traces.verifier
-from audit.cli import main
-
 SECONDS_TO_WRITE = 0.5
-_save_file = audit.traces.trace.save_file
+SECONDS_TO_START = 300.0
 
 
-def _slow(tensors: object, path: object, metadata: object) -> None:
-    _save_file(tensors, path, metadata=metadata)
-    time.sleep(SECONDS_TO_WRITE)
+@dataclass(frozen=True)
+class Killed:
+    """How the last run ended, how often one was killed, how many hidden files the kills left."""
+
+    code: int
+    kills: int
+    left: int
 
 
-def _start(args: list[str]) -> int:
-    child = os.fork()
-    if child:
-        return child
-    audit.traces.trace.save_file = _slow
+def kill_until_done(args: list[str], folder: Path, *, seed: int, kills: int) -> Killed:
+    """Kills `kills` runs that write into the folder, then lets one end."""
+    rng, done, left = random.Random(seed), 0, 0
+    while True:
+        child = subprocess.Popen([sys.executable, "-m", "tests.killing", *args])
+        if done < kills:
+            _kill(child, folder, rng)
+        code = child.wait(SECONDS_TO_START)
+        if code >= 0:
+            return Killed(code, done, left)
+        done += 1
+        left += sum(name.startswith(".") for name in _names(folder))
+
+
+def _kill(child: subprocess.Popen[bytes], folder: Path, rng: random.Random) -> None:
+    """At a moment from anywhere in the child's work, unless it ends before."""
+    before, deadline = _names(folder), time.monotonic() + SECONDS_TO_START
+    while child.poll() is None and not _names(folder) - before:
+        if time.monotonic() > deadline:
+            child.kill()
+            raise TimeoutError(f"nothing was written into {folder} in {SECONDS_TO_START:.0f} s")
+        time.sleep(0.02)
     try:
-        main(args)
-    except SystemExit as stop:
-        os._exit(int(stop.code or 0))
-    os._exit(99)
+        child.wait(rng.random() * 2 * SECONDS_TO_WRITE)
+    except subprocess.TimeoutExpired:
+        child.kill()
 
 
 def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
-def _wait_for_work(child: int, folder: Path) -> int | None:
-    """Until the child writes something into the folder; its status if it ends before."""
-    before = _names(folder)
-    while not _names(folder) - before:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return status
-        time.sleep(0.02)
-    return None
+def _slow_main(args: list[str]) -> None:
+    import audit.traces.trace as trace
+    from audit.cli import main
 
+    save = trace.save_file
 
-def _killed(child: int, folder: Path, rng: random.Random) -> int:
-    """The child's wait status: killed at a moment from anywhere in its work, or ended before."""
-    if (status := _wait_for_work(child, folder)) is not None:
-        return status
-    time.sleep(rng.random() * 2 * SECONDS_TO_WRITE)
-    os.kill(child, signal.SIGKILL)
-    return os.waitpid(child, 0)[1]
+    def slow(tensors: object, path: object, metadata: object) -> None:
+        save(tensors, path, metadata=metadata)
+        time.sleep(SECONDS_TO_WRITE)
 
-
-def run(seed: int, most: int, folder: Path, args: list[str]) -> dict[str, int]:
-    rng, kills, left = random.Random(seed), 0, 0
-    while True:
-        child = _start(args)
-        status = _killed(child, folder, rng) if kills < most else os.waitpid(child, 0)[1]
-        if not os.WIFSIGNALED(status):
-            return {"code": os.waitstatus_to_exitcode(status), "kills": kills, "left": left}
-        kills += 1
-        left += sum(name.startswith(".") for name in _names(folder))
-
-
-def _run_all(seeds: str, most: str, folder: str, *args: str) -> list[dict[str, int]]:
-    told = []
-    for seed in map(int, seeds.split(",")):
-        place = Path(folder) / str(seed)
-        told.append(run(seed, int(most), place, [arg.replace("{}", str(place)) for arg in args]))
-    return told
+    trace.save_file = slow
+    main(args)
 
 
 if __name__ == "__main__":
-    print(json.dumps(_run_all(*sys.argv[1:])))
+    _slow_main(sys.argv[1:])

@@ -18,6 +18,7 @@ from audit.corpora import load_corpora
 from audit.traces import read_trace
 from audit.traces import suite as module
 from audit.traces.suite import State
+from tests.killing import kill_until_done
 
 MODEL = Path(__file__).resolve().parents[1] / "audit" / "sample" / "model"
 NAMES = ("chat", "german", "python-code")
@@ -240,19 +241,12 @@ def test_generated_suites_stand_beside_plain_ones(whole: Path, tmp_path: Path) -
 
 def test_killed_and_resumed_it_is_the_same_suite(whole: Path, tmp_path: Path) -> None:
     """SIGKILL at random moments, some while a trace is being written, until one run ends itself."""
-    killer = Path(__file__).with_name("killing.py")
-    args = ["capture", str(MODEL), "-o", "{}", *SUITE, "--layer", "2", "-qq"]
-    done = subprocess.run(
-        [sys.executable, str(killer), "0,1", "3", str(tmp_path), *args],
-        capture_output=True, text=True, check=False, timeout=900,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert [one["code"] for one in told] == [0, 0]
-    assert min(one["kills"] for one in told) >= 2 and sum(one["left"] for one in told) > 0
-    for seed in "01":
-        assert content(tmp_path / seed) == content(whole)
-        assert names(tmp_path / seed) == names(whole)
+    folder = tmp_path / "traces"
+    args = ["capture", str(MODEL), "-o", str(folder), *SUITE, "--layer", "2", "-qq"]
+    done = kill_until_done(args, folder, seed=3, kills=3)
+    assert done.code == 0 and done.kills >= 2 and done.left > 0
+    assert content(folder) == content(whole)
+    assert names(folder) == names(whole)
 
 
 def test_a_disk_that_fills_up_ends_with_exit_2_and_keeps_what_is_whole(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,6 +36,10 @@ class Hub(ThreadingHTTPServer):
         pq.write_table(pa.table({"body": TEXTS}), stream)
         self.file = stream.getvalue()
         self.asked: list[str] = []
+        self.closed = threading.Event()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Nothing: a client that gave up waiting is no news, and stderr belongs to a later test."""
 
     @property
     def url(self) -> str:
@@ -51,6 +54,7 @@ def fake_hub() -> Iterator[Hub]:
     try:
         yield hub
     finally:
+        hub.closed.set()
         hub.shutdown()
         hub.server_close()
         thread.join()
@@ -69,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         self.server.asked.append(path)
         if path.startswith("/api/datasets/hang/"):
-            time.sleep(30)
+            self.server.closed.wait(30)
         if path.startswith("/api/datasets/fail/"):
             return self._say(500, b"")
         api = f"/api/datasets/{ID}"
