@@ -8,6 +8,9 @@ BIN = $(VENV)/bin
 # Named first and exactly: an open range may bring a CUDA build of several gigabytes, which no
 # test needs. Any torch that pyproject.toml admits will do: make test TORCH="torch>=2.5"
 TORCH ?= torch==2.13.0
+# Tests of one file share what they prepared, so a file stays with its worker; one thread each.
+WORKERS ?= 2
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 .PHONY: demo test test-real lint types bench clean
 
@@ -26,7 +29,7 @@ demo: $(VENV)/.ready
 	$(BIN)/audit demo
 
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -q
+	$(PYTEST)
 
 test-real: $(VENV)/.gemma
 	$(BIN)/python -m pytest -q -m real
