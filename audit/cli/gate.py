@@ -98,9 +98,9 @@ def _prove(gating: Gating) -> dict[str, int]:
 
 def _document(gating: Gating, judged: Run | None, tried: dict[str, int] | None) -> object:
     from audit.gating import outcome_of
-    from audit.records import CandidateGate, Judgement
+    from audit.records import CandidateGate, GateAnswer
 
-    done = Judgement(
+    done = GateAnswer(
         run=judged.run if judged else None,
         outcome=outcome_of(judged) if judged else None,
         policy=gating.policy.record,

@@ -54,7 +54,9 @@ def report(
     """Write RUN as Markdown, HTML, JSON, JUnit XML, or a section of a model card.
 
     RUN: an id, a unique beginning of one, `latest`, or the path of a run.json. In JUnit a limit
-    that failed is a failure, one that is undecided an error, one that is waived is skipped.
+    that failed is a failure, one that is undecided an error, one that is waived is skipped. The
+    gate's newest answer and the reviews of a run of the ledger are in it; JSON is the run as
+    recorded.
     """
     from audit.report.formats import append_text, format_for
 
@@ -105,13 +107,17 @@ def _texts(
     from audit.report.token_text import token_text
 
     needed = chosen in WITH_POSITIONS or summary is not None
-    run, positions = open_run(wanted, shared.open_ledger(), positions=needed)
+    opened = open_run(wanted, shared.open_ledger(), positions=needed)
     words = token_text(tokenizer) if tokenizer else None
 
     def write(format_: str) -> str:
-        return render(run, format_, positions=positions, limit=tokens, text=words)
+        run = opened.run if format_ == "json" else opened.judged
+        return render(
+            run, format_, positions=opened.positions, limit=tokens, text=words,
+            reviews=opened.reviews,
+        )  # fmt: skip
 
-    return run.run, write(chosen), write("markdown") if summary is not None else ""
+    return opened.run.run, write(chosen), write("markdown") if summary is not None else ""
 
 
 def _schema(shared: Shared, run: str | None, output: Path | None) -> None:

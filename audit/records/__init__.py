@@ -18,8 +18,8 @@ from audit.records.base import (
 )
 from audit.records.decisions import (
     CandidateGate,
+    GateAnswer,
     GateResult,
-    Judgement,
     LimitResult,
     PolicyRecord,
     Review,
@@ -39,10 +39,10 @@ __all__ = [
     "Evidence",
     "ExtraState",
     "Finding",
+    "GateAnswer",
     "GateResult",
     "HeadRecord",
     "Inspection",
-    "Judgement",
     "LimitResult",
     "OracleKind",
     "Outcome",

@@ -71,7 +71,7 @@ class CandidateGate(Record):
     gate: GateResult
 
 
-class Judgement(Record):
+class GateAnswer(Record):
     """What `audit gate --json` prints: a recorded run held against a policy, nothing recorded."""
 
     schema_: int = Field(default=SCHEMA_VERSION, alias="schema")

@@ -65,6 +65,8 @@ class Judged:
     """The gate's outcome; None when no policy was held against it."""
     outcome_sentence: str
     """The outcome's word, a colon, and which limits decided it."""
+    changes: tuple[str, ...]
+    """What changed in the policy since the one that it names as its previous one."""
     tiles: tuple[Tile, ...]
     limits: tuple[LimitLine, ...]
     evidence: Table
@@ -175,6 +177,7 @@ def _judged(run: Run, candidate: Candidate) -> Judged:
         verdict=clean(candidate.verdict.sentence),
         outcome=gate.outcome if gate else None,
         outcome_sentence=_outcome_sentence(gate) if gate else NOT_JUDGED,
+        changes=tuple(clean(sentence) for sentence in gate.changes) if gate else (),
         tiles=_tiles(run, candidate),
         limits=decided.limit_lines(candidate),
         evidence=tables.evidence_table(candidate),

@@ -64,6 +64,9 @@ def _candidate(candidate: Judged, judged: bool) -> str:
     lines = [f"#### {markdown(candidate.name)}", ""]
     if judged:
         lines += [_worded(candidate.outcome_sentence), ""]
+    if candidate.changes:
+        changed = (f"* {markdown(sentence)}" for sentence in candidate.changes)
+        lines += ["Changed since the previous policy:", "", *changed, ""]
     if candidate.limits:
         rows = [line.cells for line in candidate.limits]
         lines += [markdown_table(LIMIT_HEADER, rows, LIMIT_NUMBERS), ""]

@@ -7,13 +7,27 @@ and a table of positions beside it must have the hash that the document names.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import NotFoundError, UnreadableError
 from audit.ledger import Ledger, content_id, parse_run
 from audit.provenance import sha256_file
-from audit.records import Run
+from audit.records import Candidate, Review, Run
 from audit.table import Frame, read_positions
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A run and what was said of it since."""
+
+    run: Run
+    """As it was recorded."""
+    judged: Run
+    """The same with the gate's newest answers, which the record can not hold."""
+    positions: Frame | None
+    reviews: tuple[Review, ...] = ()
+    """The oldest first; none for a document outside a ledger."""
 
 
 def document_path(wanted: str) -> Path | None:
@@ -53,8 +67,8 @@ def read_document(path: Path) -> Run:
     return run
 
 
-def open_run(wanted: str, ledger: Ledger, *, positions: bool) -> tuple[Run, Frame | None]:
-    """The run, and its table of positions when it is wanted and there.
+def open_run(wanted: str, ledger: Ledger, *, positions: bool) -> Opened:
+    """The run, its table of positions when it is wanted and there, and what was said since.
 
     Args:
         wanted: an id, a unique prefix, `latest`, or the path of a run document.
@@ -65,14 +79,23 @@ def open_run(wanted: str, ledger: Ledger, *, positions: bool) -> tuple[Run, Fram
     path = document_path(wanted)
     if path is None:
         run = ledger.load_run(wanted)
-        return run, ledger.load_positions(run) if positions and run.positions_sha256 else None
+        frame = ledger.load_positions(run) if positions and run.positions_sha256 else None
+        return Opened(run, _judged(run, ledger), frame, tuple(ledger.reviews_of(run.run)))
     run, table = read_document(path), path.with_name("positions.parquet")
     if not positions or not run.positions_sha256 or not table.is_file():
-        return run, None
+        return Opened(run, run, None)
     if sha256_file(table) != run.positions_sha256:
         raise UnreadableError(
             "this table of positions is not the run's: its hash is another",
             hint="put the run's own table beside it, or take it away",
             where=table,
         )
-    return run, read_positions(table)
+    return Opened(run, run, read_positions(table))
+
+
+def _judged(run: Run, ledger: Ledger) -> Run:
+    def newest(candidate: Candidate) -> Candidate:
+        gate = ledger.newest_judgement(run.run, candidate.head.sha256)
+        return candidate.model_copy(update={"gate": gate or candidate.gate})
+
+    return run.model_copy(update={"candidates": tuple(map(newest, run.candidates))})

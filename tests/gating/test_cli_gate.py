@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from audit.catalogue import CONTROLS
 from audit.cli.main import group
 from audit.ledger import open_ledger, run_json
-from audit.records import Judgement, Run
+from audit.records import GateAnswer, Run
 from audit.traces import read_trace
 from tests.audit_files import V, head_weight, make_trace, write_head
 from tests.gating.made import limit, require
@@ -72,7 +72,7 @@ def test_the_exit_code_is_the_outcome_in_every_format(place: Path, outcome: str,
     done = gate(place, outcome, *FORMATS[how])
     assert done.exit_code == CODES[outcome], done.output
     if "json" in how:
-        found = Judgement.model_validate(json.loads(done.stdout))
+        found = GateAnswer.model_validate(json.loads(done.stdout))
         assert found.outcome == outcome == found.candidates[0].gate.outcome
         assert found.run == open_ledger(place / "ledger").run_ids()[0] and found.selftest is None
     elif how == "-qq":

@@ -239,3 +239,36 @@ def test_a_study_is_written_too(sample_ledger: Path, capsys: pytest.CaptureFixtu
     assert {y.cut for y in found.yardsticks} <= set(text.cells) and "Spearman" in text.text
     assert audit("study", "model", "--report", "a.pdf") == 2
     assert "HTML or Markdown" in capsys.readouterr().err
+
+
+def test_what_was_said_of_a_run_since_it_was_recorded(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The gate's newest answer, the policy's changes and a review; JSON stays the record."""
+    limit = '[[limit]]\nname = "keeps"\nmeasure = "retention"\nreason = "speed"\n'
+    (place / "old.toml").write_text(f'name = "old"\n{limit}date = 2026-01-15\nminimum = 0.99\n')
+    (place / "new.toml").write_text(
+        f'name = "new"\nprevious = "old.toml"\n{limit}date = 2026-02-01\nminimum = 0.5\n'
+    )
+    before = {how: _report(how, capsys) for how in ("markdown", "html", "junit", "card", "json")}
+    code = audit("gate", "latest", "--policy", "new.toml", "-q")
+    assert code in (0, 1, 3)
+    capsys.readouterr()
+    outcome = {0: "pass", 1: "fail", 3: "undecided"}[code]
+    said = ("--decision", "more-data", "--reason", "more <b>German</b>", "--reviewer", "Ada")
+    assert audit("review", "latest", *said, "-q") == 0
+    capsys.readouterr()
+    for how in ("markdown", "html"):
+        text = github(_report(how, capsys)) if how == "markdown" else page_of(_report(how, capsys))
+        shown = text.text
+        assert f"{outcome}:" in shown and "Changed since the previous policy" in shown
+        assert "looser" in shown and "more <b>German</b>" in shown and "Ada" in shown
+    after = ElementTree.fromstring(_report("junit", capsys))
+    assert [case.get("name") for case in after.iter("testcase")]
+    assert _report("junit", capsys) != before["junit"]
+    assert _report("json", capsys) == before["json"]
+
+
+def _report(how: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert audit("report", "latest", "--format", how) == 0
+    return capsys.readouterr().out
