@@ -16,6 +16,7 @@ from audit.blocks import (
     BlockHead,
     BlockOptions,
     HeadName,
+    check_read,
     heads_in,
     load_block_head,
     parse_head_name,
@@ -69,7 +70,12 @@ def choose_head(ref: Path, cands: Sequence[Path], asked: str | None) -> HeadChoi
 
 
 def load_ref(path: Path, choice: HeadChoice, options: HeadOptions, block: BlockOptions) -> Head:
-    """The reference. Raises AuditError as `load_head` and `load_block_head` do."""
+    """The reference.
+
+    Raises:
+        AuditError: as `load_head`, `load_block_head` and `check_read` do.
+    """
+    check_read(block, choice.name.kind)
     if choice.name.kind == "lm":
         return load_head(path, options)
     return load_block_head(open_container(path), choice.name, options, None, block)

@@ -135,3 +135,26 @@ def test_a_strangers_word_for_a_head_is_not_obeyed(tmp_path):
         path = tmp_path / "x.safetensors"
         save_file({"lm_head.weight": head_weight()}, path, metadata={"forge": text})
         assert str(choose_head(SAMPLE, [path], None).name) == "lm"
+
+
+@pytest.mark.parametrize(
+    ("head", "more"),
+    [
+        ("lm", ("--concat", "hidden_first")),
+        ("lm", ("--verifier", SAMPLE)),
+        ("lm", ("--stage", "pre_norm")),
+        ("exit:2", ("--position-offset", 0)),
+        ("exit:2", ("--stage", "post_norm")),
+        ("mtp", ("--aux-layers", "1,2,3")),
+        ("mtp", ("--borrow-target-head",)),
+    ],
+)
+def test_an_option_that_the_head_never_reads_is_refused(head, more, capsys):
+    for command in (
+        ("inspect", SAMPLE, "--head", head, "--json"),
+        ("compare", SAMPLE, SAMPLE, "--head", head, "--trace", TRACE, "--json"),
+    ):
+        assert audit(*command, *more) == 2
+        error = json.loads(capsys.readouterr().out)["error"]
+        assert error["message"].startswith(f"{more[0]} is about") and "--head" in error["hint"]
+    assert audit("inspect", SAMPLE, "--head", head, "--json") == 0

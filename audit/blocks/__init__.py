@@ -9,13 +9,14 @@ from audit.blocks.block import Block
 from audit.blocks.finding import heads_in, layer_count
 from audit.blocks.head_names import HeadName, parse_head_name
 from audit.blocks.loading import BlockHead, load_block_head
-from audit.blocks.options import BlockOptions
+from audit.blocks.options import BlockOptions, check_read
 
 __all__ = [
     "Block",
     "BlockHead",
     "BlockOptions",
     "HeadName",
+    "check_read",
     "heads_in",
     "layer_count",
     "load_block_head",
