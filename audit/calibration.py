@@ -6,7 +6,7 @@ foretold (`prediction`). Imports no torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -86,6 +86,10 @@ class Calibration(Record):
     spearman_tax_p: float | None
     spearman_exact: bool = True
     """Every ordering was counted for p; with many yardsticks they are drawn."""
+
+    def covers(self, traces: Mapping[str, str]) -> bool:
+        """True when it was made on all of these traces, by corpus and hash."""
+        return all(self.traces.get(corpus) == sha256 for corpus, sha256 in traces.items())
 
     def summary(self) -> dict[str, Any]:
         """What a Run remembers of it: rules and figures, without every estimate."""

@@ -169,7 +169,9 @@ def _calibration(
     request: AuditRequest, ref: Head, traces: Sequence[Trace]
 ) -> tuple[Calibration | None, list[Finding]]:
     """The reference's calibration, if it was made on these very traces; a note if on others."""
-    found = request.ledger.load_calibration(ref.record.sha256) if request.ledger else None
+    wanted = {trace.info.corpus: trace.sha256 for trace in traces}
+    ledger = request.ledger
+    found = ledger.load_calibration(ref.record.sha256, wanted) if ledger else None
     if found is None:
         return None, []
     other = [t.info.corpus for t in traces if found.traces.get(t.info.corpus) != t.sha256]

@@ -3,7 +3,7 @@
     calibrations/<reference>.<hash>.json  a reference's yardsticks, from `audit study`
     policies/<hash>.toml                  the text of a policy that judged a run
 
-The newest calibration of a reference counts. Older ledgers hold `<reference>.json`, which is read
+Of a reference's calibrations the newest one counts that was made on the traces in question. Older ledgers hold `<reference>.json`, which is read
 as well, but nothing can tell whether it was changed.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 
 from audit.calibration import Calibration
 from audit.errors import NotFoundError, UnreadableError, first_line
@@ -32,8 +33,13 @@ def save_calibration(store: Store, calibration: Calibration) -> str:
     return name
 
 
-def load_calibration(store: Store, reference: str) -> Calibration | None:
+def load_calibration(
+    store: Store, reference: str, traces: Mapping[str, str] | None = None
+) -> Calibration | None:
     """The newest calibration of the reference head with this hash; None when there is none.
+
+    Args:
+        traces: corpus -> hash of its trace; a calibration on all of these comes before newer ones.
 
     Raises:
         UnreadableError: it is there and can not be read, or was changed.
@@ -43,9 +49,12 @@ def load_calibration(store: Store, reference: str) -> Calibration | None:
         for name in store.children(CALIBRATIONS)
         if (match := _CALIBRATION.fullmatch(name)) and match[1] == reference[:ID_LENGTH]
     ]
-    if not mine:
-        return None
-    return read_calibration(store, max(mine, key=lambda name: (store.modified(name), name)))
+    mine.sort(key=lambda name: (store.modified(name), name), reverse=True)
+    found = (read_calibration(store, name) for name in mine)
+    newest = next(found, None)
+    if newest is None or newest.covers(traces or {}):
+        return newest
+    return next((one for one in found if one.covers(traces or {})), newest)
 
 
 def read_calibration(store: Store, name: str) -> Calibration:

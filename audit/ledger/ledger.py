@@ -7,7 +7,7 @@ object only brings the parts together; opening it touches nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,12 +120,14 @@ class Ledger:
     # Calibrations and policies
 
     def save_calibration(self, calibration: Calibration) -> str:
-        """Keep a reference's calibration and return its name; the newest of a head counts."""
+        """Keep a reference's calibration and return its name."""
         return keep.save_calibration(self.store, calibration)
 
-    def load_calibration(self, reference: str) -> Calibration | None:
-        """The newest calibration of the reference head with this hash; None if there is none."""
-        return keep.load_calibration(self.store, reference)
+    def load_calibration(
+        self, reference: str, traces: Mapping[str, str] | None = None
+    ) -> Calibration | None:
+        """The newest calibration of a reference, on these traces if there is one; see `keep`."""
+        return keep.load_calibration(self.store, reference, traces)
 
     def save_policy(self, text: str) -> str:
         """Keep the text of a policy and return its hash."""

@@ -28,6 +28,9 @@ def test_the_newest_calibration_of_a_reference_counts(ledger: Ledger, tmp_path: 
     ledger.save_calibration(first)
     assert ledger.load_calibration("e" * 64) == first
     assert ledger.load_calibration("d" * 64) is None
+    assert ledger.load_calibration("e" * 64, second.traces) == second
+    assert ledger.load_calibration("e" * 64, first.traces) == first
+    assert ledger.load_calibration("e" * 64, first.traces | second.traces) == first
     assert other.reference[:16] == first.reference[:16]
 
 
