@@ -169,7 +169,7 @@ def _calibration(
     request: AuditRequest, ref: Head, traces: Sequence[Trace]
 ) -> tuple[Calibration | None, list[Finding]]:
     """The reference's calibration, if it was made on these very traces; a note if on others."""
-    wanted = {trace.info.corpus: trace.sha256 for trace in traces}
+    wanted = {trace.info.corpus: trace.sha256 or "" for trace in traces}
     ledger = request.ledger
     found = ledger.load_calibration(ref.record.sha256, wanted) if ledger else None
     if found is None:

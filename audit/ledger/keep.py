@@ -3,8 +3,9 @@
     calibrations/<reference>.<hash>.json  a reference's yardsticks, from `audit study`
     policies/<hash>.toml                  the text of a policy that judged a run
 
-Of a reference's calibrations the newest one counts that was made on the traces in question. Older ledgers hold `<reference>.json`, which is read
-as well, but nothing can tell whether it was changed.
+Of a reference's calibrations that one counts which was made on the traces in question, the newest
+where several were. Older ledgers hold `<reference>.json`, which is read as well, but nothing can
+tell whether it was changed.
 """
 
 from __future__ import annotations
