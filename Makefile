@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 WORKERS ?= 2
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-real lint types bench clean
+.PHONY: demo test test-real test-study lint types bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ test: $(VENV)/.ready
 
 test-real: $(VENV)/.gemma
 	$(BIN)/python -m pytest -q -m real
+
+test-study: $(VENV)/.gemma
+	$(BIN)/python -m pytest -q -m study
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -34,7 +34,7 @@ def test_on_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "this part was left out" in told
 
 
-@pytest.mark.real
+@pytest.mark.study
 @pytest.mark.filterwarnings("ignore")
 def test_on_gemma(monkeypatch: pytest.MonkeyPatch, gemma_gguf: Path) -> None:
     told = run(monkeypatch, AUDIT_GEMMA=str(gemma_gguf), AUDIT_NOTEBOOK_POSITIONS="350")

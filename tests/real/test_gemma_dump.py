@@ -47,7 +47,7 @@ def test_llama_debug_and_speculators_on_gemma(gemma_gguf: Path, tmp_path: Path) 
         assert done.exit_code == 0, done.output
         trace = read_trace(path)
         assert trace.info.stage == stage and [s.layer for s in trace.info.states] == layers
-        assert trace.info.model_sha256 == verifier.model_sha256
+        assert trace.info.model_sha256 == verifier.identity.model_sha256
         assert trace.info.tokenizer_sha256 == verifier.tokenizer_sha256
         assert trace.info.vocabulary == verifier.vocabulary
         assert float((trace.oracle == greedy).double().mean()) >= 0.98
