@@ -7,6 +7,7 @@ from pathlib import Path
 from audit.blocks import heads_in
 from audit.files import open_container
 from audit.heads import HeadOptions
+from audit.heads.dialects import absent_heads, dialects_in
 from audit.heads.preflight import check_alone
 from audit.heads.scan import scan_rows
 from audit.heads.tokens import token_kinds
@@ -29,15 +30,18 @@ def inspect_head(path: Path, options: HeadOptions, pair: PairOptions = _CHOOSE) 
     container = open_container(path)
     head = load_ref(path, choose_head(path, [], pair.head), options, pair.block)
     scan = scan_rows(head.rows)
+    heads = tuple(heads_in(container)) or ("lm",)
     return Inspection(
         head=head.record,
         files=tuple(str(file) for file in container.files),
         tensors_in_file=len(container.entries),
-        heads=tuple(heads_in(container)) or ("lm",),
+        heads=heads,
         norm_found=head.norm is not None,
         valid_ids=head.valid,
         row_norm_median=float(scan.norms.median()),
         dead_rows=int(scan.dead_rows.sum()),
         dead_columns=int(scan.dead_columns.sum()),
+        dialects=dialects_in(container),
+        absent=absent_heads(container, heads),
         preflight=tuple(check_alone(head, scan, token_kinds(container))),
     )

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from audit.errors import MismatchError, NotFoundError
 from audit.files import Container, TensorEntry
 from audit.heads import names
+from audit.heads.aliases import looked_for
+from audit.heads.dialects import others_seen
 from audit.heads.options import HeadOptions
 from audit.heads.packed import weight_names
 from audit.heads.stored import stored_rows
@@ -149,7 +151,11 @@ def _tied_note(container: Container, declared_tied: bool | None) -> str:
 
 
 def _absent(container: Container, declared_tied: bool | None) -> NotFoundError:
-    looked = ", ".join(names.LM_HEAD[container.format][:4])
+    looked = list(looked_for("lm", container.format))
+    if declared_tied is not False:
+        looked += names.EMBEDDING[container.format]
+    seen = others_seen(container)
+    others = f"; of draft heads it holds {seen}" if seen else ""
     tie = " and the configuration says it is not tied" if declared_tied is False else ""
     matrices = _matrices(container.entries.values())[:5]
     if matrices:
@@ -157,7 +163,7 @@ def _absent(container: Container, declared_tied: bool | None) -> NotFoundError:
     else:
         hint = f"the file holds {count(len(container.entries), 'tensor')} and no matrix"
     return NotFoundError(
-        f"no LM head here: looked for {looked} and others{tie}",
+        f"no LM head here: looked for {', '.join(looked)}{tie}{others}",
         hint=hint,
         where=container.path,
         code="HEAD_ABSENT",
