@@ -82,8 +82,6 @@ def build_mtp(origin: Origin) -> Block:
     source = weights_of(container, fields | {"num_hidden_layers": int(whole.num_hidden_layers)})
     filled = fill(module, _wanted(module, found.layout), source)
     embedding, embedded = find_embedding(origin, found.embedding, scale)
-    if not declared_mtp(container):
-        notes += ("MTP_PRESENT_UNDECLARED: the configuration does not declare the MTP layers",)
     width = int(config.hidden_size)
     _check_embedding(embedding, width, container.path)
     return assemble(

@@ -22,6 +22,7 @@ DECLARED = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_layers
 _NEXTN = re.compile(r"blk\.(\d+)\.nextn\.eh_proj\.(?:weight|ALinear\.weight)$")
 _APPENDED = re.compile(r"layers\.(\d+)\.(?:eh_proj|enorm|hnorm)\.weight$")
 _OWN = re.compile(r"mtp\.|mtp_layers\.|layers\.\d+\.(?:eh_proj|enorm|hnorm)\.|blk\.\d+\.nextn\.")
+_NUMBERED = re.compile(r"(?:layers|blk)\.\d+\.")
 _NOT_THE_BLOCK = re.compile(r"(?:embed_tokens|shared_head\.head|shared_head_head|lm_head)\.weight$")
 _GGUF_PARTS = ("eh_proj", "enorm", "hnorm")
 _ROLES = {
@@ -77,13 +78,31 @@ def find_mtp(container: Container) -> FoundMtp | None:
     return None
 
 
+def is_mtp_name(name: str) -> bool:
+    """Whether a tensor belongs to an MTP head's block, of whatever layout."""
+    short = canonical(name)
+    return bool(_OWN.match(short)) and not _NOT_THE_BLOCK.search(short)
+
+
+def mtp_tensors(container: Container) -> list[str]:
+    """Everything in the blocks of MTP heads, in the file's order: their layers' tensors too."""
+    own = [name for name in container.entries if is_mtp_name(name)]
+    numbered = (_NUMBERED.match(canonical(name)) for name in own)
+    blocks = tuple({match[0] for match in numbered if match})
+    return [
+        name
+        for name in container.entries
+        if is_mtp_name(name) or (blocks and canonical(name).startswith(blocks))
+    ]
+
+
 def scraps_of_mtp(container: Container) -> tuple[list[str], list[str]]:
     """Of a head that `find_mtp` does not find: tensors that are here, names that lack.
 
     Nothing lacks where the tensors are of no layout that is known.
     """
     known = {canonical(name): name for name in container.entries}
-    here = [name for name in known if _OWN.match(name) and not _NOT_THE_BLOCK.search(name)]
+    here = [name for name in known if is_mtp_name(name)]
     if container.format == "gguf":
         stems = sorted({name.partition(".nextn.")[0] for name in here})
         wanted = [f"{stem}.nextn.{part}.weight" for stem in stems[:1] for part in _GGUF_PARTS]

@@ -58,7 +58,7 @@ class Inspection(Record):
     dialects: tuple[Dialect, ...] = ()
     absent: tuple[AbsentHead, ...] = ()
     """Kinds of head that are not there, and under which names they were looked for."""
-    coverage: dict[str, tuple[int, int]] = {}
+    coverage: dict[str, tuple[int, int]] = Field(default_factory=dict)
     """Of a trimmed head: token class -> ids of it with a row, ids of it in all."""
     preflight: tuple[Finding, ...]
 
