@@ -53,6 +53,8 @@ class Beside:
     scan: HeadScan
     tokens: Tokens
     """What is known of the target's ids."""
+    own: Tokens
+    """What the reference's own files say of them; the same unless a draft took its verifier's."""
 
     def findings(self, container: Container | None, cand: Head, scan: HeadScan) -> list[Finding]:
         """Everything a candidate shows beside the reference.
@@ -70,7 +72,7 @@ class Beside:
         of_its_file = []
         if container is not None:
             of_its_file = of_file(container, cand, name)
-            pair = (self.container, read_tokens(self.container), container, read_tokens(container))
+            pair = (self.container, self.own, container, read_tokens(container))
             more += check_same_words(*pair, cand.is_full)
         found = check_pair(self.ref, self.scan, cand, scan, self.tokens.kinds)
         return findings(more, name) + of_its_file + found

@@ -131,11 +131,11 @@ def _preflight(
     report("preflight", 0, 1 + len(cands))
     ref_scan = scan_rows(ref.rows)
     check_alive(ref, ref_scan)
+    pair = Beside(place, ref, ref_scan, tokens, read_tokens(place))
     for done, (wanted, cand) in enumerate(zip(request.candidates, cands, strict=True), start=1):
         report("preflight", done, 1 + len(cands))
         if isinstance(cand, Head):
             own = None if wanted.is_trim else open_container(wanted.path)
-            pair = Beside(place, ref, ref_scan, tokens)
             findings += pair.findings(own, cand, scan_rows(cand.rows))
     report("preflight", 1 + len(cands), 1 + len(cands))
     return findings

@@ -17,6 +17,8 @@ from audit.words import some
 
 _PREFIX = r"(?:language_model\.|model\.|medusa_heads?\.){0,3}"
 _LEAF = r"(?:\.(?:weight|bias|ALinear\.weight|BLinear\.weight|scale))?"
+_BARE, _LEAF_END = re.compile(_PREFIX), re.compile(_LEAF + "$")
+_NUMBERS = re.compile(r"\{n\}|\d+")
 
 
 def dialects_in(container: Container) -> tuple[Dialect, ...]:
@@ -26,11 +28,13 @@ def dialects_in(container: Container) -> tuple[Dialect, ...]:
     """
     found: dict[tuple[str, str], list[str]] = {}
     taken: set[tuple[str, str]] = set()
-    known = weight_names(container, str)
+    near: dict[str, list[tuple[str, str]]] = {}
+    for name, stored in weight_names(container, str).items():
+        near.setdefault(_shape(name), []).append((name, stored))
     for alias in ALIASES:
         if alias.format != container.format:
             continue
-        for name, stored in known.items():
+        for name, stored in near.get(_shape(alias.name), ()):
             if (alias.role, stored) not in taken and _is(alias, name):
                 taken.add((alias.role, stored))
                 found.setdefault((alias.role, alias.dialect), []).append(stored)
@@ -57,6 +61,12 @@ def others_seen(container: Container) -> str:
 
 
 _OF_MODELS = frozenset({"lm_head", "embedding", "final_norm"})
+
+
+def _shape(name: str) -> str:
+    """A name without prefix, leaf and numbers: what can be looked up, for files have many names."""
+    bare = _BARE.sub("", name)
+    return _NUMBERS.sub("#", _LEAF_END.sub("", bare))
 
 
 def _is(alias: Alias, name: str) -> bool:
