@@ -18,7 +18,7 @@ from audit.controls import run_controls
 from audit.errors import BadUsageError, NotFoundError
 from audit.files import open_container
 from audit.heads import Head, trim_reference
-from audit.heads.preflight import check_alive, check_pair, not_compressed, notes_of
+from audit.heads.preflight import check_alive, not_compressed, notes_of
 from audit.heads.proposals import is_proposals
 from audit.heads.scan import scan_rows
 from audit.heads.tokens import Tokens, read_tokens
@@ -26,6 +26,7 @@ from audit.measure import AnyHead, Measured, measure_trace, valid_ids, with_own_
 from audit.notes import other_heads, other_tokenizers, pad_wins, saturated_ties, wide_ties
 from audit.outcome import judge_candidate, provenance_of
 from audit.pair import HeadChoice, choose_head, load_cand, load_ref
+from audit.preflight import Beside, of_file
 from audit.proposed import audit_proposals
 from audit.records import Control, Finding, Run
 from audit.request import AuditRequest, CandidateRequest, Finished
@@ -54,7 +55,7 @@ def audit_heads(request: AuditRequest, progress: Progress | None = None) -> Fini
     traces = read_traces(_find_traces(request, choice, report), check=False)
     tokens = _tokens(request)
     findings = other_heads(choice) + check_belonging(ref, traces, force=request.force)
-    findings += _preflight(ref, cands, tokens, report)
+    findings += _preflight(request, ref, cands, tokens, report)
     findings += other_tokenizers(traces, tokens)
     measured, controls = _measure(request, ref, cands, traces, tokens, report)
     calibration, notes = _calibration(request, ref, traces)
@@ -118,16 +119,24 @@ def _tokens(request: AuditRequest) -> Tokens:
 
 
 def _preflight(
-    ref: Head, cands: Sequence[AnyHead], tokens: Tokens, report: Progress
+    request: AuditRequest,
+    ref: Head,
+    cands: Sequence[AnyHead],
+    tokens: Tokens,
+    report: Progress,
 ) -> list[Finding]:
-    findings = notes_of(ref, "reference")
+    place = open_container(request.ref)
+    verifier = request.pair.block.verifier
+    findings = of_file(place, ref, "reference", verifier) + notes_of(ref, "reference")
     report("preflight", 0, 1 + len(cands))
     ref_scan = scan_rows(ref.rows)
     check_alive(ref, ref_scan)
-    for done, cand in enumerate(cands, start=1):
+    pair = Beside(place, ref, ref_scan, tokens, read_tokens(place))
+    for done, (wanted, cand) in enumerate(zip(request.candidates, cands, strict=True), start=1):
         report("preflight", done, 1 + len(cands))
         if isinstance(cand, Head):
-            findings += check_pair(ref, ref_scan, cand, scan_rows(cand.rows), tokens.kinds)
+            own = None if wanted.is_trim else open_container(wanted.path)
+            findings += pair.findings(own, cand, scan_rows(cand.rows))
     report("preflight", 1 + len(cands), 1 + len(cands))
     return findings
 

@@ -37,6 +37,17 @@ before: one such tensor does not make a file unreadable.
 
 """
 
+_SPEED = """
+## Speed
+
+`benchmarks/decode.py` times each format against a bare copy of its float32 result, one thread.
+Most take up to three times the copy. Above that lie compressed-tensors' 3, 5 and 6 bits (3.4 to 5
+times), Q5_K and Q6_K (4 to 5 times): their fields straddle bytes, or the parts of one code lie in
+several places of a block. torch has no unaligned loads, so such words are first copied to
+overlapping pairs, and each further step is a pass over the codes. Larger pieces do not help, since
+a call of torch's then leaves its thread; other ways to cut the bytes gained a fifth at most.
+"""
+
 
 def table() -> str:
     """The whole document."""
@@ -55,7 +66,7 @@ def table() -> str:
         (", ".join(ours), "own arithmetic", "the gguf package on any bytes; bit-equal"),
         (", ".join(theirs), "the gguf package, where it can", "ggml's own values"),
     ]  # fmt: skip
-    return _HEAD + _markdown(rows) + _GGUF + _markdown(ggml)
+    return _HEAD + _markdown(rows) + _GGUF + _markdown(ggml) + _SPEED
 
 
 def _markdown(rows: list[tuple[str, ...]]) -> str:

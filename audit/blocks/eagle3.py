@@ -24,10 +24,14 @@ from audit.blocks.sources import canonical, safetensors_source
 from audit.blocks.weights import fill
 from audit.errors import MismatchError, NotFoundError, UnsupportedFormatError
 from audit.files import Container
+from audit.heads.aliases import names_of
 from audit.heads.packed import weight_names
 from audit.heads.stored import matrix_shape
 
-_STYLES = ("midlayer.", "layers.0.")
+_STATE_NORM = "hidden_norm.weight"
+_STYLES = tuple(
+    name.removesuffix(_STATE_NORM) for name in names_of("eagle3_state_norm", "safetensors")
+)
 
 
 def find_eagle3(container: Container) -> str | None:
@@ -37,7 +41,7 @@ def find_eagle3(container: Container) -> str | None:
     known = weight_names(container, canonical)
     if "fc.weight" not in known:
         return None
-    return next((style for style in _STYLES if f"{style}hidden_norm.weight" in known), None)
+    return next((style for style in _STYLES if f"{style}{_STATE_NORM}" in known), None)
 
 
 def build_eagle3(origin: Origin) -> Block:
@@ -88,10 +92,10 @@ def build_eagle3(origin: Origin) -> Block:
 def scraps_of_eagle3(container: Container) -> tuple[list[str], list[str]]:
     """Of a head that `find_eagle3` does not find: names that are here, names that lack."""
     known = {canonical(name) for name in container.entries}
-    marks = {"fc.weight", *(f"{style}hidden_norm.weight" for style in _STYLES)}
+    marks = {"fc.weight", *(f"{style}{_STATE_NORM}" for style in _STYLES)}
     here = sorted(name for name in known if name in marks or name.startswith(_STYLES[0]))
-    style = _STYLES[1] if f"{_STYLES[1]}hidden_norm.weight" in known else _STYLES[0]
-    return here, [n for n in ("fc.weight", f"{style}hidden_norm.weight") if n not in known]
+    style = _STYLES[1] if f"{_STYLES[1]}{_STATE_NORM}" in known else _STYLES[0]
+    return here, [n for n in ("fc.weight", f"{style}{_STATE_NORM}") if n not in known]
 
 
 def absent_eagle3(container: Container) -> NotFoundError:

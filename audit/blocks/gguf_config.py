@@ -135,7 +135,7 @@ def gguf_config(container: Container) -> dict[str, Any]:
     arch, keys = read_arch(container)
     try:
         return _fields(container, arch, keys)
-    except (TypeError, ValueError, LookupError, ZeroDivisionError) as error:
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise UnreadableError(
             f"the key-values of this GGUF do not describe a {arch.model_type} model: {error}",
             hint="convert the model again",

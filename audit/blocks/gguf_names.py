@@ -17,11 +17,13 @@ from torch import Tensor
 from audit.blocks.gguf_config import Arch, read_arch
 from audit.blocks.sources import Source, Stored
 from audit.files import Container
+from audit.heads.aliases import spelled
 
-_MTP = {
-    "mtp.fc": "eh_proj", "mtp.pre_fc_norm_embedding": "enorm", "mtp.pre_fc_norm_hidden": "hnorm",
-    "mtp.norm": "shared_head_norm", "mtp.embed_tokens": "embed_tokens",
-}  # fmt: skip
+_MTP_ROLES = (
+    "mtp_projection", "mtp_embedding_norm", "mtp_state_norm", "mtp_final_norm", "mtp_embedding",
+)  # fmt: skip
+_MTP = {spelled(role, "Qwen (mtp.fc)")[0]: spelled(role, "llama.cpp")[0] for role in _MTP_ROLES}
+"""Hugging Face stem -> GGUF stem, the block's number left open."""
 
 
 def gguf_source(container: Container, config: Mapping[str, Any]) -> Source:
@@ -48,7 +50,7 @@ def _candidates(arch: Arch, name: str, layers: int) -> list[str]:
     name = re.sub(r"^mtp\.layers\.(\d+)\.", lambda m: f"layers.{layers + int(m[1])}.", name)
     stem, _, leaf = name.rpartition(".")
     if stem in _MTP:
-        own = f"blk.{layers}.nextn.{_MTP[stem]}.{leaf}"
+        own = f"{_MTP[stem]}.{leaf}".replace("{n}", str(layers))
         return [own, f"output_norm.{leaf}"] if stem == "mtp.norm" else [own]
     whole = {"norm": "output_norm", "embed_tokens": "token_embd"}.get(stem)
     if whole:

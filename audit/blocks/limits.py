@@ -35,7 +35,7 @@ def check_rotary(fields: Mapping[str, Any], where: Path) -> None:
         want = _wanted(path)
         if want is not None and not want.holds(value):
             raise UnreadableError(
-                f"{path} is {value:.4g} in the configuration; it must be {want.words}",
+                f"{path} is {min(value, 1e300):.4g} in the configuration; it must be {want.words}",
                 hint="correct the configuration beside the head",
                 where=where,
             )

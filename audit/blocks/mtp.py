@@ -33,6 +33,7 @@ from audit.blocks.weights import fill
 from audit.errors import MismatchError, NotFoundError
 from audit.files import Container
 from audit.files.depth import layers_held
+from audit.heads.aliases import looked_for
 
 
 class MtpBlock(nn.Module):
@@ -81,8 +82,6 @@ def build_mtp(origin: Origin) -> Block:
     source = weights_of(container, fields | {"num_hidden_layers": int(whole.num_hidden_layers)})
     filled = fill(module, _wanted(module, found.layout), source)
     embedding, embedded = find_embedding(origin, found.embedding, scale)
-    if not declared_mtp(container):
-        notes += ("MTP_PRESENT_UNDECLARED: the configuration does not declare the MTP layers",)
     width = int(config.hidden_size)
     _check_embedding(embedding, width, container.path)
     return assemble(
@@ -134,8 +133,7 @@ def absent_mtp(container: Container) -> NotFoundError:
             code="MTP_DECLARED_ABSENT",
         )
     return NotFoundError(
-        "no MTP head here: looked for mtp.fc, layers.N.eh_proj, mtp_layers.0.input_proj and "
-        "blk.N.nextn.eh_proj",
+        f"no MTP head here: looked for {', '.join(looked_for('mtp', container.format))}",
         hint="`audit inspect FILE` lists the heads of a file",
         where=container.path,
         code="HEAD_ABSENT",

@@ -1,27 +1,35 @@
-"""Under which names MTP heads lie in files, and what the names imply. No tensors are read here.
+"""Which layout an MTP head's names show, and what it implies. No tensors are read here.
 
-Sources: `formats.md` 1.3 and 1.4, transformers' conversion mapping of `MtpModel`.
+The names are data in `audit.heads.aliases`. Sources: `formats.md` 1.3 and 1.4, transformers'
+conversion mapping of `MtpModel`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from audit.blocks.options import ConcatOrder
 from audit.blocks.sources import canonical
 from audit.errors import BadUsageError
 from audit.files import Container
+from audit.heads.aliases import spelled
 from audit.heads.packed import weight_names
 
 DECLARED = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_layers")
 _NEXTN = re.compile(r"blk\.(\d+)\.nextn\.eh_proj\.(?:weight|ALinear\.weight)$")
 _APPENDED = re.compile(r"layers\.(\d+)\.(?:eh_proj|enorm|hnorm)\.weight$")
 _OWN = re.compile(r"mtp\.|mtp_layers\.|layers\.\d+\.(?:eh_proj|enorm|hnorm)\.|blk\.\d+\.nextn\.")
+_NUMBERED = re.compile(r"(?:layers|blk)\.\d+\.")
 _NOT_THE_BLOCK = re.compile(r"(?:embed_tokens|shared_head\.head|shared_head_head|lm_head)\.weight$")
 _GGUF_PARTS = ("eh_proj", "enorm", "hnorm")
+_ROLES = {
+    "eh_proj": "mtp_projection", "enorm": "mtp_embedding_norm", "hnorm": "mtp_state_norm",
+    "norm": "mtp_final_norm", "embedding": "mtp_embedding", "head": "mtp_head",
+}  # fmt: skip
+"""Part of a layout -> its role in the table of names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +78,31 @@ def find_mtp(container: Container) -> FoundMtp | None:
     return None
 
 
+def is_mtp_name(name: str) -> bool:
+    """Whether a tensor belongs to an MTP head's block, of whatever layout."""
+    short = canonical(name)
+    return bool(_OWN.match(short)) and not _NOT_THE_BLOCK.search(short)
+
+
+def mtp_tensors(container: Container) -> list[str]:
+    """Everything in the blocks of MTP heads, in the file's order: their layers' tensors too."""
+    own = [name for name in container.entries if is_mtp_name(name)]
+    numbered = (_NUMBERED.match(canonical(name)) for name in own)
+    blocks = tuple({match[0] for match in numbered if match})
+    return [
+        name
+        for name in container.entries
+        if is_mtp_name(name) or (blocks and canonical(name).startswith(blocks))
+    ]
+
+
 def scraps_of_mtp(container: Container) -> tuple[list[str], list[str]]:
     """Of a head that `find_mtp` does not find: tensors that are here, names that lack.
 
     Nothing lacks where the tensors are of no layout that is known.
     """
     known = {canonical(name): name for name in container.entries}
-    here = [name for name in known if _OWN.match(name) and not _NOT_THE_BLOCK.search(name)]
+    here = [name for name in known if is_mtp_name(name)]
     if container.format == "gguf":
         stems = sorted({name.partition(".nextn.")[0] for name in here})
         wanted = [f"{stem}.nextn.{part}.weight" for stem in stems[:1] for part in _GGUF_PARTS]
@@ -110,42 +136,36 @@ def declared_mtp(container: Container) -> int | None:
 
 def qwen_layout() -> Layout:
     """Qwen3-Next, Qwen3.5, EXAONE and kin."""
-    parts = {
-        "eh_proj": "mtp.fc", "enorm": "mtp.pre_fc_norm_embedding",
-        "hnorm": "mtp.pre_fc_norm_hidden", "norm": "mtp.norm",
-    }  # fmt: skip
-    embedding, head = "mtp.embed_tokens.weight", "mtp.shared_head.head.weight"
-    return Layout("qwen (mtp.fc)", parts, "mtp.layers.0.", "embedding_first", embedding, head)
+    return _layout("Qwen (mtp.fc)", "mtp.layers.0.", "embedding_first")
 
 
 def layouts_for(known: Mapping[str, str]) -> list[Layout]:
+    """Every layout whose names could be among `known`, in the order in which they are tried."""
     layouts = [qwen_layout()]
     appended = [int(m[1]) for name in known if (m := _APPENDED.match(name))]
     if appended:
         # Only the first appended layer reads the verifier's state; later ones read the one before.
-        stem = f"layers.{min(appended)}"
-        # HY-V3 calls the norm final_layernorm; the others, as DeepSeek-V3, shared_head.norm.
-        other = f"{stem}.final_layernorm"
-        norm = other if f"{other}.weight" in known else f"{stem}.shared_head.norm"
-        parts = {part: f"{stem}.{part}" for part in ("eh_proj", "enorm", "hnorm")}
-        layouts.append(
-            Layout(
-                f"deepseek ({stem})",
-                parts | {"norm": norm},
-                f"{stem}.",
-                "embedding_first",
-                f"{stem}.embed_tokens.weight",
-                f"{stem}.shared_head.head.weight",
-                offset=1,
-            )
-        )
-    stem = "mtp_layers.0"
-    parts = {
-        "eh_proj": f"{stem}.input_proj", "enorm": f"{stem}.token_layernorm",
-        "hnorm": f"{stem}.hidden_layernorm", "norm": f"{stem}.final_layernorm",
-    }  # fmt: skip
-    own = f"{stem}.embed_tokens.weight", f"{stem}.lm_head.weight"
-    return [*layouts, Layout("mtp_layers", parts, f"{stem}.", None, *own)]
+        stem = f"layers.{min(appended)}."
+        deepseek = _layout("DeepSeek (layers.N)", stem, "embedding_first", min(appended), known)
+        layouts.append(replace(deepseek, offset=1))
+    return [*layouts, _layout("mtp_layers", "mtp_layers.0.", None)]
+
+
+def _layout(
+    dialect: str,
+    layer: str,
+    order: ConcatOrder | None,
+    number: int = 0,
+    known: Mapping[str, str] | None = None,
+) -> Layout:
+    """A layout from the table of names; of two names of one part the one that is there."""
+    stems = {}
+    for part, role in _ROLES.items():
+        names = [name.replace("{n}", str(number)) for name in spelled(role, dialect)]
+        here = (name for name in names if f"{name}.weight" in (known or {}))
+        stems[part] = next(here, names[-1])
+    embedding, head = (f"{stems.pop(part)}.weight" for part in ("embedding", "head"))
+    return Layout(dialect, stems, layer, order, embedding, head)
 
 
 def concat_order(layout: Layout, fields: Mapping[str, Any], container: Container) -> ConcatOrder:

@@ -23,6 +23,12 @@ Examples:
 @block_flags
 @click.option("--head-tensor", metavar="NAME", help="The head's tensor, if its name does not tell.")
 @click.option("--map", "map_file", type=click.Path(path_type=Path), help="Ids of a trimmed head.")
+@click.option(
+    "--d2t-convention",
+    type=click.Choice(["auto", "offset", "absolute"]),
+    default="auto",
+    help="How a d2t map that fits both ways is meant.",
+)
 @click.option("--vocabulary", type=click.IntRange(min=1), help="Ids of a trimmed head's target.")
 @shared_options
 def inspect(shared: Shared, file: Path, **options: Any) -> None:
@@ -32,7 +38,10 @@ def inspect(shared: Shared, file: Path, **options: Any) -> None:
     from audit.report.terminal import show_inspection
 
     rows = HeadOptions(
-        tensor=options["head_tensor"], map=options["map_file"], vocabulary=options["vocabulary"]
+        tensor=options["head_tensor"],
+        map=options["map_file"],
+        d2t_convention=options["d2t_convention"],
+        vocabulary=options["vocabulary"],
     )
     found = inspect_head(file, rows, pair_options(options))
     if shared.as_json:

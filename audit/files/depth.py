@@ -43,7 +43,8 @@ def check_depth(fields: Mapping[str, Any], held: int, where: Path) -> None:
     for layers in _depths(fields):
         if layers > max(held, MANY_LAYERS):
             raise UnreadableError(
-                f"the configuration asks for {layers:.4g} layers, the files hold {held}",
+                f"the configuration asks for {min(layers, 1e300):.4g} layers, "
+                f"the files hold {held}",
                 hint="correct the configuration, or give the whole model",
                 where=where,
             )

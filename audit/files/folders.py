@@ -23,7 +23,7 @@ def pick_in_folder(folder: Path) -> Path:
     """
     files = sorted(p for p in folder.iterdir() if not p.name.startswith(".") and not p.is_dir())
     indexes = [p for p in files if p.name.endswith(INDEX_SUFFIX)]
-    tensors = [p for p in files if p.suffix == ".safetensors"]
+    tensors = _one_per_set([p for p in files if p.suffix == ".safetensors"])
     ggufs = _one_per_set([p for p in files if p.suffix == ".gguf"])
     if ggufs and (indexes or tensors):
         raise _ambiguous(folder, [*indexes, *tensors, *ggufs])
@@ -62,10 +62,10 @@ def _pick_index(folder: Path, indexes: list[Path], tensors: list[Path]) -> Path:
     return index
 
 
-def _one_per_set(ggufs: list[Path]) -> list[Path]:
+def _one_per_set(paths: list[Path]) -> list[Path]:
     """The paths with each split set reduced to its first member."""
     kept: dict[tuple[str, int] | str, Path] = {}
-    for path in ggufs:
+    for path in paths:
         split = split_name(path)
         kept.setdefault((split.stem, split.count) if split else path.name, path)
     return list(kept.values())

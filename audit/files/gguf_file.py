@@ -17,6 +17,7 @@ from typing import Any
 from audit.errors import UnsupportedFormatError
 from audit.files.container import TensorEntry
 from audit.files.encodings import GGML_TYPES
+from audit.files.gguf_kinds import wrong_kind
 from audit.files.gguf_values import Cursor, bad_gguf, read_metadata
 
 MAGIC = b"GGUF"
@@ -40,6 +41,8 @@ def read_gguf(path: Path) -> tuple[dict[str, TensorEntry], dict[str, Any]]:
         _check_version(cursor)
         n_tensors = cursor.count("tensors", _MIN_TENSOR_INFO_BYTES)
         metadata = read_metadata(cursor)
+        if wrong := wrong_kind(metadata):
+            raise bad_gguf(path, wrong)
         alignment = _alignment(path, metadata)
         if n_tensors * _MIN_TENSOR_INFO_BYTES > cursor.left():
             raise bad_gguf(path, f"is cut: {n_tensors} tensor infos are missing", code="FILE_CUT")

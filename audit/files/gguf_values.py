@@ -18,6 +18,10 @@ from audit.errors import UnreadableError
 
 _MIN_KEY_VALUE_BYTES = 8 + 4 + 1
 _MAX_NESTING = 4
+_HEADER_LIMIT = 1 << 28
+"""Bytes; vocabularies and merges of 262,144 tokens take some 15 MB. As Python objects, a header
+takes up to twenty times its bytes."""
+_MAX_NAME = 1024
 _NUMBERS: dict[int, np.dtype[Any]] = {
     0: np.dtype("u1"),
     1: np.dtype("i1"),
@@ -55,7 +59,13 @@ class Cursor:
                 code="FILE_CUT",
             )
         start, self.at = self.at, self.at + count
+        self.check_limit()
         return self.data[start : self.at]
+
+    def check_limit(self) -> None:
+        """Refuse a header so long that reading on would cost gigabytes."""
+        if self.at > _HEADER_LIMIT:
+            raise bad_gguf(self.path, f"has a header of more than {_HEADER_LIMIT} bytes")
 
     def u32(self, what: str) -> int:
         return int(_U32.unpack(self.take(4, what))[0])
@@ -74,6 +84,8 @@ class Cursor:
 
     def name(self, what: str) -> str:
         raw = self.take(self.u64(what), what)
+        if len(raw) > _MAX_NAME:
+            raise bad_gguf(self.path, f"has {what} of {len(raw)} bytes: {raw[:40]!r}")
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -118,7 +130,7 @@ def _read_value(cursor: Cursor, kind: int, what: str, depth: int) -> Any:
 
 def _read_strings(cursor: Cursor, count: int, what: str) -> list[str]:
     """One tight loop: vocabularies have 262,144 tokens and up."""
-    data, at, size = cursor.data, cursor.at, len(cursor.data)
+    data, at, size = cursor.data, cursor.at, min(len(cursor.data), _HEADER_LIMIT + 1)
     unpack = _U64.unpack_from
     found = []
     for _ in range(count):
@@ -130,6 +142,9 @@ def _read_strings(cursor: Cursor, count: int, what: str) -> list[str]:
             break
         found.append(data[start:at])
     if len(found) < count:
+        if at > size > _HEADER_LIMIT:
+            cursor.at = at
+            cursor.check_limit()
         raise bad_gguf(
             cursor.path,
             f"is cut: strings {len(found)} to {count - 1} of {what} do not fit the file",

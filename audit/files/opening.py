@@ -19,12 +19,15 @@ from audit.files.paths import check_is_file, file_kind
 from audit.files.safetensors_file import parse_json_object, read_safetensors
 from audit.files.shards import (
     INDEX_SUFFIX,
+    check_counts,
     check_index,
     check_split,
     merge,
     read_index,
     split_paths,
 )
+
+_CONFIG_LIMIT = 1 << 24  # a configuration that lists every module of a large model has some 1 MB
 
 
 def open_container(path: Path) -> Container:
@@ -51,11 +54,12 @@ def _open_file(path: Path, chosen: Path) -> Container:
     if file_kind(chosen) == "gguf":
         return _open_gguf(path, chosen)
     index = index_of(chosen)
-    return _open_index(path, index) if index else _open_safetensors(path, [chosen])
+    return _open_index(path, index) if index else _open_safetensors(path, split_paths(chosen))
 
 
 def _open_index(path: Path, index: Path) -> Container:
     weight_map = read_index(index)
+    check_counts(index, weight_map.values())
     # By their numbers: model-00001-of-00003.safetensors and so on sort as they should be read.
     files = [index.parent / shard for shard in sorted(set(weight_map.values()))]
     container = _open_safetensors(path, files)
@@ -101,4 +105,10 @@ def _config_beside(file: Path) -> Mapping[str, Any] | None:
     if not config.is_file() and not config.is_symlink():
         return None
     check_is_file(config)
+    if config.stat().st_size > _CONFIG_LIMIT:
+        raise UnreadableError(
+            f"{config} is larger than {_CONFIG_LIMIT} bytes",
+            hint="this is no configuration of a model: download it again",
+            where=config,
+        )
     return MappingProxyType(parse_json_object(config, config.read_bytes(), "content"))

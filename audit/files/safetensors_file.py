@@ -20,6 +20,8 @@ _LENGTH_BYTES = 8
 _HEADER_LIMIT = 100_000_000  # the limit of the safetensors library
 _MAX_DIMENSIONS = 32
 _MAX_SIZE = 2**63 - 1
+_MAX_NAME = 1024  # the longest published names have some 150 characters
+_MAX_NESTING = 64  # what walks through a configuration must not run out of stack
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, TensorEntry], dict[str, str]]:
@@ -54,7 +56,10 @@ def _read_header(path: Path, size: int) -> tuple[bytes, int]:
 
 
 def parse_json_object(path: Path, text: bytes, what: str) -> dict[str, Any]:
-    """A JSON object without duplicate keys; UnreadableError says what is wrong in which file."""
+    """A JSON object without duplicate keys and not nested deeper than 64.
+
+    Raises UnreadableError, which says what is wrong in which file.
+    """
     try:
         value = json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
     except RecursionError as error:
@@ -63,7 +68,20 @@ def parse_json_object(path: Path, text: bytes, what: str) -> dict[str, Any]:
         raise _bad(path, f"has {what} that is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise _bad(path, f"has {what} that is not a JSON object")
+    if _is_deep(value):
+        raise _bad(path, f"has {what} that is nested too deeply")
     return value
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether lists and objects lie deeper within each other than _MAX_NESTING."""
+    level = [value]
+    for _ in range(_MAX_NESTING):
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:
@@ -77,6 +95,8 @@ def check_name(path: Path, name: str) -> None:
     """Refuse a name that can not be printed: escapes of lone surrogates are valid JSON."""
     if not name.isprintable():
         raise _bad(path, f"has a tensor whose name can not be printed: {ascii(name)[:80]}")
+    if len(name) > _MAX_NAME:
+        raise _bad(path, f"has a tensor whose name has {len(name)} characters: {name[:40]}…")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

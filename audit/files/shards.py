@@ -1,4 +1,4 @@
-"""Sets of files that are one model: safetensors indexes and split GGUFs.
+"""Sets of files that are one model: safetensors indexes, and sets known by their names alone.
 
 Says which files belong together, and checks that what was read from them does. Leaves out reading
 them (`opening`).
@@ -7,7 +7,7 @@ them (`opening`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,7 +18,9 @@ from audit.files.safetensors_file import parse_json_object
 
 INDEX_SUFFIX = ".safetensors.index.json"
 _INDEX_LIMIT = 100_000_000
-_SPLIT = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
+_SPLIT = re.compile(
+    r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<suffix>\.gguf|\.safetensors)", re.DOTALL
+)
 
 
 def read_index(path: Path) -> dict[str, str]:
@@ -53,6 +55,26 @@ def check_index(
             )
 
 
+def check_counts(path: Path, shards: Iterable[str]) -> None:
+    """The names of an index's shards must say one count, and every number of it be listed.
+
+    A head in a shard that is left out would be taken for a tied one.
+    """
+    numbers: dict[tuple[str, int], set[int]] = {}
+    for shard in shards:
+        if split := split_name(Path(shard)):
+            numbers.setdefault((split.stem, split.count), set()).add(split.number)
+    for (stem, count), found in numbers.items():
+        if len(found) < count or len(numbers) > 1:
+            missing = next((n for n in range(1, count + 1) if n not in found), None)
+            lacks = f", and number {missing} is not" if missing else " beside those of another set"
+            raise MismatchError(
+                f"{path} lists shards that are named {stem}-*-of-{count:05d}{lacks}",
+                hint="the index and the shards are from different versions; download both again",
+                where=path,
+            )
+
+
 def merge(shards: list[dict[str, TensorEntry]]) -> dict[str, TensorEntry]:
     """All entries of a set; a tensor in two shards is refused."""
     merged: dict[str, TensorEntry] = {}
@@ -70,12 +92,13 @@ def merge(shards: list[dict[str, TensorEntry]]) -> dict[str, TensorEntry]:
 
 @dataclass(frozen=True, slots=True)
 class SplitName:
-    """The name of one file of a split GGUF: `stem-00002-of-00005.gguf`."""
+    """The name of one file of a set: `stem-00002-of-00005.gguf`."""
 
     stem: str
     number: int
     """From 1."""
     count: int
+    suffix: str
 
 
 def split_name(path: Path) -> SplitName | None:
@@ -83,7 +106,7 @@ def split_name(path: Path) -> SplitName | None:
     match = _SPLIT.fullmatch(path.name)
     if match is None or not 1 <= int(match["number"]) <= int(match["count"]):
         return None
-    return SplitName(match["stem"], int(match["number"]), int(match["count"]))
+    return SplitName(match["stem"], int(match["number"]), int(match["count"]), match["suffix"])
 
 
 def split_paths(path: Path) -> list[Path]:
@@ -91,7 +114,8 @@ def split_paths(path: Path) -> list[Path]:
     split = split_name(path)
     if split is None:
         return [path]
-    names = [f"{split.stem}-{n:05d}-of-{split.count:05d}.gguf" for n in range(1, split.count + 1)]
+    end = f"of-{split.count:05d}{split.suffix}"
+    names = [f"{split.stem}-{n:05d}-{end}" for n in range(1, split.count + 1)]
     present = {item.name for item in path.parent.iterdir()}
     missing = [name for name in names if name not in present]
     if missing:

@@ -168,6 +168,16 @@ def _compressed(case: _Case) -> _Found:
     return _Found(ours < theirs, said, float(ours))
 
 
+def _no_findings(case: _Case) -> _Found:
+    others = {c.head.name for c in case.run.candidates} - {case.candidate.head.name}
+    unwanted = case.asked.no_findings or ()
+    found = [f for f in case.run.preflight if f.code in unwanted and f.subject not in others]
+    if not found:
+        return _Found(True, f"the preflight found none of {', '.join(unwanted)}")
+    told = "; ".join(f"{f.code}: {clean(f.sentence)}" for f in found)
+    return _Found(False, f"the preflight found {told}")
+
+
 def _run_age(case: _Case) -> _Found:
     return _age(case, "run", case.run.provenance.created, case.asked.run_age_days)
 
@@ -218,6 +228,7 @@ _JUDGES: dict[str, Callable[[_Case], _Found]] = {
     "positions": _amount,
     "sequences": _amount,
     "compressed": _compressed,
+    "no_findings": _no_findings,
     "run_age_days": _run_age,
     "calibration_age_days": _calibration_age,
     "audit_version": _audit_version,

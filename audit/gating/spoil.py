@@ -77,6 +77,14 @@ def _compressed(good: Run, asked: Requirement, now: datetime) -> Spoiled:
         yield what, _candidate(good, head=head)
 
 
+def _no_findings(good: Run, asked: Requirement, now: datetime) -> Spoiled:
+    (candidate,) = good.candidates
+    for code in asked.no_findings or ():
+        for subject in (candidate.head.name, "reference"):
+            found = Finding(code=code, severity="warning", subject=subject, sentence="self-test")
+            yield f"{code} found on {subject}", _run(good, preflight=(found,))
+
+
 def _run_age(good: Run, asked: Requirement, now: datetime) -> Spoiled:
     for what, created in _bad_days(asked.run_age_days, now):
         provenance = good.provenance.model_copy(update={"created": created})
@@ -125,6 +133,7 @@ _SPOIL: dict[str, Callable[[Run, Requirement, datetime], Spoiled]] = {
     "positions": _amount,
     "sequences": _amount,
     "compressed": _compressed,
+    "no_findings": _no_findings,
     "run_age_days": _run_age,
     "calibration_age_days": _calibration_age,
     "audit_version": _versions,

@@ -7,18 +7,24 @@ for a tied one. Leaves out: decoding, and what the configuration says (`rules`).
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from audit.errors import MismatchError, NotFoundError
 from audit.files import Container, TensorEntry
 from audit.heads import names
+from audit.heads.aliases import looked_for
+from audit.heads.dialects import others_seen
 from audit.heads.options import HeadOptions
 from audit.heads.packed import weight_names
-from audit.heads.stored import stored_rows
+from audit.heads.rows import Rows
+from audit.heads.stored import stored_matrix
 from audit.words import count
 
 _COMPARED_ROWS = 4096
+_QUANTIZED = 0.5
+"""Two bits per weight leave an error of some 40 %, another tensor one of 140 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +58,7 @@ def find_head(container: Container, options: HeadOptions, declared_tied: bool | 
     own = _first(known, names.LM_HEAD[container.format])
     embedding = _first(known, names.EMBEDDING[container.format])
     if own and embedding and declared_tied:
-        _check_tie(container, own, embedding)
-        return FoundHead(weight=own, tied=True, note="tied; the file also holds an equal copy")
+        return _check_tie(container, own, embedding)
     if own:
         return FoundHead(weight=own, tied=False)
     factors = _factors(container, known)
@@ -122,24 +127,44 @@ def _factors(container: Container, known: Mapping[str, str]) -> tuple[str, str] 
     return (left_entry.name, right_entry.name) if fits else None
 
 
-def _check_tie(container: Container, own: str, embedding: str) -> None:
-    """Refuse a tied flag over two tensors that differ: nobody can tell which one is served."""
-    ref, cand = stored_rows(container, own), stored_rows(container, embedding)
-    if (ref.count, ref.columns) != (cand.count, cand.columns):
-        gap = float("inf")
-    else:
-        starts = range(0, ref.count, _COMPARED_ROWS)
-        spans = [(start, min(start + _COMPARED_ROWS, ref.count)) for start in starts]
-        gap = max(float((ref.tile(*s) - cand.tile(*s)).abs().max()) for s in spans)
+def _check_tie(container: Container, own: str, embedding: str) -> FoundHead:
+    """The head of two tied tensors: equal ones, or one that is the other's quantization.
+
+    Raises MismatchError for two that differ by more: nobody can tell which one is served.
+    """
+    ours, theirs = stored_matrix(container, own), stored_matrix(container, embedding)
+    gap, share = _difference(ours.rows, theirs.rows)
     if gap == 0.0:
-        return
-    how = "their shapes differ" if gap == float("inf") else f"they differ by up to {gap:.3g}"
+        return FoundHead(weight=own, tied=True, note="tied; the file also holds an equal copy")
+    if ours.encoding != theirs.encoding and share < _QUANTIZED:
+        note = (
+            f"TIE_BROKEN: {own} ({ours.encoding}) and {embedding} ({theirs.encoding}) are tied, and"
+            f" quantization made them differ by up to {gap:.3g}; {own} is the head here, an engine "
+            "that ties them runs the other"
+        )
+        return FoundHead(weight=own, tied=True, note=note)
+    how = "their shapes differ" if gap == math.inf else f"they differ by up to {gap:.3g}"
     raise MismatchError(
         f"the configuration ties {own} to {embedding}, but {how}",
         hint=f"choose one: --head-tensor {own} or --head-tensor {embedding}",
         where=container.path,
         code="TIED_BUT_DIFFERENT",
     )
+
+
+def _difference(left: Rows, right: Rows) -> tuple[float, float]:
+    """Largest absolute difference, and the root mean square one as a share of the values' own."""
+    if (left.count, left.columns) != (right.count, right.columns):
+        return math.inf, math.inf
+    gap = squares = own = 0.0
+    for start in range(0, left.count, _COMPARED_ROWS):
+        stop = min(start + _COMPARED_ROWS, left.count)
+        theirs = right.tile(start, stop)
+        apart = left.tile(start, stop) - theirs
+        gap = max(gap, float(apart.abs().max()))
+        squares += float(apart.square().sum())
+        own += float(theirs.square().sum())
+    return gap, math.sqrt(squares / own) if own else math.inf
 
 
 def _tied_note(container: Container, declared_tied: bool | None) -> str:
@@ -149,7 +174,11 @@ def _tied_note(container: Container, declared_tied: bool | None) -> str:
 
 
 def _absent(container: Container, declared_tied: bool | None) -> NotFoundError:
-    looked = ", ".join(names.LM_HEAD[container.format][:4])
+    looked = list(looked_for("lm", container.format))
+    if declared_tied is not False:
+        looked += names.EMBEDDING[container.format]
+    seen = others_seen(container)
+    others = f"; of draft heads it holds {seen}" if seen else ""
     tie = " and the configuration says it is not tied" if declared_tied is False else ""
     matrices = _matrices(container.entries.values())[:5]
     if matrices:
@@ -157,7 +186,7 @@ def _absent(container: Container, declared_tied: bool | None) -> NotFoundError:
     else:
         hint = f"the file holds {count(len(container.entries), 'tensor')} and no matrix"
     return NotFoundError(
-        f"no LM head here: looked for {looked} and others{tie}",
+        f"no LM head here: looked for {', '.join(looked)}{tie}{others}",
         hint=hint,
         where=container.path,
         code="HEAD_ABSENT",

@@ -257,7 +257,16 @@ def _record(
         softcap=rules.post.softcap,
         logit_scale=rules.post.scale if rules.post.scale != 1.0 else None,
         map_source=mapping.source if mapping else None,
-        notes=tuple(note for note in (found.note, *rules.notes) if note),
+        notes=tuple(note for note in (found.note, *rules.notes, _map_note(mapping)) if note),
+    )
+
+
+def _map_note(mapping: VocabMap | None) -> str:
+    if mapping is None or not mapping.is_zero:
+        return ""
+    return (
+        f"MAP_ZERO: the map is all zeros and was read as the first {len(mapping.ids)} ids, as "
+        "asked; if it was never filled, every token is wrong"
     )
 
 

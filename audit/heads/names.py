@@ -1,4 +1,4 @@
-"""Under which names heads, embeddings and norms lie in files. Data only.
+"""Names of an LM head's parts by format, from the table in `aliases`, and what has one name only.
 
 Names are looked up after `language_model.` has been dropped, as older multimodal checkpoints put
 that in front. Order is precedence.
@@ -6,51 +6,15 @@ that in front. Order is precedence.
 
 from __future__ import annotations
 
-LM_HEAD = {
-    "gguf": ("output.weight",),
-    "safetensors": (
-        "lm_head.weight",
-        "model.lm_head.weight",
-        "output.weight",
-        "embed_out.weight",
-        "transformer.output_layer.weight",
-        "lm_head.linear.weight",
-        "head.weight",
-        "model.transformer.ff_out.weight",
-        "word_embeddings_for_head.weight",
-        "base_model.model.lm_head.weight",
-    ),
-}
+from audit.heads.aliases import FORMATS, names_of
+
+LM_HEAD: dict[str, tuple[str, ...]] = {form: names_of("lm_head", form) for form in FORMATS}
 """The head's own projection, [vocabulary, hidden]."""
 
-EMBEDDING = {
-    "gguf": ("token_embd.weight",),
-    "safetensors": (
-        "model.embed_tokens.weight",
-        "embed_tokens.weight",
-        "model.llm.embed_tokens.weight",
-        "model.tok_embeddings.weight",
-        "tok_embeddings.weight",
-        "transformer.wte.weight",
-        "gpt_neox.embed_in.weight",
-        "backbone.embeddings.weight",
-        "embed.weight",
-    ),
-}
+EMBEDDING: dict[str, tuple[str, ...]] = {form: names_of("embedding", form) for form in FORMATS}
 """The input embedding, which serves as the head when the two are tied."""
 
-FINAL_NORM = {
-    "gguf": ("output_norm",),
-    "safetensors": (
-        "model.norm",
-        "norm",
-        "transformer.ln_f",
-        "gpt_neox.final_layernorm",
-        "gpt_neox.final_layer_norm",
-        "backbone.norm_f",
-        "model.final_layernorm",
-    ),
-}
+FINAL_NORM: dict[str, tuple[str, ...]] = {form: names_of("final_norm", form) for form in FORMATS}
 """Stem of the final norm: `.weight`, and `.bias` when it is a LayerNorm."""
 
 MAPS = ("d2t", "draft_id_to_target_id", "token_map", "hot_token_id", "t2d")

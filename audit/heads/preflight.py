@@ -6,20 +6,26 @@ with a stable code; `error` findings stop the audit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
 
 import torch
 
 from audit.errors import UnreadableError
+from audit.heads.against import check_rows
 from audit.heads.head import Head
-from audit.heads.scan import HeadScan
+from audit.heads.lost import lost_tokens
+from audit.heads.scan import HeadScan, looks_untrained
 from audit.heads.tokens import TokenKinds
+from audit.heads.told import Found, findings
 from audit.records import Finding, Severity
 from audit.words import count, some
 
-_NORM_RATIO = (0.5, 2.0)
-"""A cut moves row norms by per cents; outside this a scale was dropped or applied twice."""
 _SHOWN = 5
+_NO_GAIN = 0.1
+"""Mean gain of a norm as applied: those in use lie far above it."""
+_CODED = re.compile(r"([A-Z][A-Z_]{3,}): (.+)", re.DOTALL)
+_WARNINGS = frozenset({"KEY_NOT_UNDERSTOOD", "TIE_BROKEN", "MAP_ZERO"})
+"""Codes of a loader's notes that are more than a note."""
 
 
 def check_alone(head: Head, scan: HeadScan, kinds: TokenKinds) -> list[Finding]:
@@ -29,7 +35,8 @@ def check_alone(head: Head, scan: HeadScan, kinds: TokenKinds) -> list[Finding]:
         UnreadableError: DEAD_HEAD when every row is zero, NON_FINITE when a row is not a number.
     """
     check_alive(head, scan)
-    return [*_findings(_lost_tokens(head, kinds), head.record.name), *notes_of(head, "head")]
+    found = [*lost_tokens(head, kinds), *_own_rows(head, scan), *_gain(head)]
+    return [*findings(found, head.record.name), *notes_of(head, "head")]
 
 
 def check_alive(head: Head, scan: HeadScan) -> None:
@@ -70,14 +77,12 @@ def check_pair(
     check_alive(cand, cand_scan)
     subject = cand.record.name
     found = [
-        *_scale(ref, ref_scan, cand, cand_scan),
-        *_dead_rows(ref, ref_scan, cand, cand_scan),
-        *_dead_columns(ref_scan, cand_scan),
-        *_lost_tokens(cand, kinds),
+        *check_rows(ref, ref_scan, cand, cand_scan),
+        *lost_tokens(cand, kinds),
         *_padding(ref, cand),
         *_rules(ref, cand),
     ]
-    return [*_findings(found, subject), *notes_of(cand, subject)]
+    return [*findings(found, subject), *notes_of(cand, subject)]
 
 
 def notes_of(head: Head, subject: str) -> list[Finding]:
@@ -87,11 +92,16 @@ def notes_of(head: Head, subject: str) -> list[Finding]:
     more = f" and {len(tensors) - 2} more" if len(tensors) > 2 else ""
     where = f"read {', '.join(tensors[:2])}{more} ({head.record.encoding})"
     first = Finding(code=code, severity="note", subject=subject, sentence=where)
-    notes = [
-        Finding(code="NOTE", severity="note", subject=subject, sentence=note)
-        for note in head.record.notes
-    ]
-    return [first, *_findings(_unread(head), subject), *notes]
+    notes = [_of_note(note, subject) for note in head.record.notes]
+    return [first, *findings(_unread(head), subject), *notes]
+
+
+def _of_note(note: str, subject: str) -> Finding:
+    """A loader's note; one that starts with a code and a colon is told under that code."""
+    coded = _CODED.fullmatch(note)
+    code, sentence = coded.groups() if coded else ("NOTE", note)
+    severity: Severity = "warning" if code in _WARNINGS else "note"
+    return Finding(code=code, severity=severity, subject=subject, sentence=sentence)
 
 
 def not_compressed(subject: str) -> Finding:
@@ -104,9 +114,6 @@ def not_compressed(subject: str) -> Finding:
     )
 
 
-Found = Iterator[tuple[str, Severity, str]]
-
-
 def _unread(head: Head) -> Found:
     if head.unread:
         yield (
@@ -117,77 +124,32 @@ def _unread(head: Head) -> Found:
         )
 
 
-def _findings(found: Iterable[tuple[str, Severity, str]], subject: str) -> list[Finding]:
-    return [Finding(code=c, severity=s, subject=subject, sentence=t) for c, s, t in found]
-
-
-def _scale(ref: Head, ref_scan: HeadScan, cand: Head, cand_scan: HeadScan) -> Found:
-    if cand.adapt is not ref.adapt:
-        return  # rows of factors or of fewer channels are not comparable
-    slot, shared = _shared_rows(ref, cand)
-    before, after = ref_scan.norms[slot], cand_scan.norms[shared]
-    alive = (before > 0) & (after > 0)
-    if not bool(alive.any()):
-        return
-    ratio = float((after[alive] / before[alive]).median())
-    if not _NORM_RATIO[0] < ratio < _NORM_RATIO[1]:
+def _own_rows(head: Head, scan: HeadScan) -> Found:
+    """What rows show by themselves."""
+    dead = head.ids[scan.dead_rows].tolist()
+    if head.valid is not None:
+        dead = [i for i in dead if i < head.valid]
+    if dead:
+        told = f"{count(len(dead), 'row')} of zeros (ids {some(dead, _SHOWN)})"
+        yield "DEAD_ROWS", "warning", f"{told}: these tokens win only where all logits are negative"
+    if looks_untrained(scan):
         yield (
-            "SCALE_SUSPECT",
-            "warning",
-            f"row norms are {ratio:.3g} times the reference's in the median: a scale was dropped "
-            "or applied twice; greedy tokens do not change, probabilities do",
+            "UNTRAINED",
+            "note",
+            "its rows are what random numbers would be: all of one length but for chance, and "
+            "without a common direction; was it saved before it was trained?",
         )
 
 
-def _dead_rows(ref: Head, ref_scan: HeadScan, cand: Head, cand_scan: HeadScan) -> Found:
-    slot, shared = _shared_rows(ref, cand)
-    new = cand_scan.dead_rows[shared] & ~ref_scan.dead_rows[slot]
-    if bool(new.any()):
-        ids = cand.ids[shared][new]
-        listed = ", ".join(str(int(i)) for i in ids[:_SHOWN])
-        more = ", …" if len(ids) > _SHOWN else ""
-        yield (
-            "DEAD_ROWS",
-            "warning",
-            f"{count(len(ids), 'row')} of zeros where the reference has none (ids {listed}{more}): "
-            "these tokens win only where all other logits are negative",
-        )
-
-
-def _dead_columns(ref_scan: HeadScan, cand_scan: HeadScan) -> Found:
-    if len(ref_scan.dead_columns) != len(cand_scan.dead_columns):
+def _gain(head: Head) -> Found:
+    """The final norm's mean gain as applied: near 0, a (1 + w) norm was read as w."""
+    if head.norm is None:
         return
-    new = cand_scan.dead_columns & ~ref_scan.dead_columns
-    count, columns = int(new.sum()), len(new)
-    if not count:
-        return
-    for name, part in (("first", new[: columns // 2]), ("second", new[columns // 2 :])):
-        if bool(part.all()):
-            yield (
-                "BLOCK_COLLAPSE",
-                "warning",
-                f"the whole {name} half of the {columns} columns is zero in every row, in the "
-                "reference it is not: the quantizer's scale was too coarse for it",
-            )
-            return
-    yield "PRUNED_COLUMNS", "note", f"{count} of {columns} columns are zero in every row"
-
-
-def _lost_tokens(cand: Head, kinds: TokenKinds) -> Found:
-    if cand.is_full:
-        return
-    kept = set(cand.ids.tolist())
-    known = cand.vocabulary if cand.valid is None else cand.valid
-    for code, severity, what, ids in (
-        ("STOP_LOST", "warning", "stop", kinds.stop),
-        ("SPECIAL_LOST", "note", "special", kinds.special),
-        ("BYTE_LOST", "note", "byte", kinds.byte),
-    ):
-        lost = sorted(i for i in ids if i not in kept and i < known)
-        if lost:
-            some = ", ".join(map(str, lost[:_SHOWN])) + (", …" if len(lost) > _SHOWN else "")
-            level: Severity = "warning" if severity == "warning" else "note"
-            yield code, level, f"{len(lost)} of {len(ids)} {what} tokens have no row (ids {some})"
+    mean = float(head.norm.gain.mean())
+    low = abs(mean) < _NO_GAIN
+    more = ": is it a (1 + w) norm whose configuration does not say so?" if low else ""
+    severity: Severity = "warning" if low else "note"
+    yield "NORM_GAIN", severity, f"the final norm's mean gain is {mean:.2f} as applied{more}"
 
 
 def _rules(ref: Head, cand: Head) -> Found:
@@ -208,10 +170,3 @@ def _padding(ref: Head, cand: Head) -> Found:
     pads = sum(int((head.ids >= ref.valid).sum()) for head in (ref, cand))
     if pads:
         yield "PADDING", "note", f"{count(pads, 'padding row')} beyond id {ref.valid - 1} masked"
-
-
-def _shared_rows(ref: Head, cand: Head) -> tuple[torch.Tensor, torch.Tensor]:
-    """Row numbers in ref and in cand of the ids both have."""
-    slot = torch.searchsorted(ref.ids, cand.ids).clamp_(max=len(ref.ids) - 1)
-    shared = (ref.ids[slot] == cand.ids).nonzero().squeeze(1)
-    return slot[shared], shared

@@ -31,6 +31,7 @@ _GGUF_IN_WEIGHTS = ("falcon-h1",)
 """The converter has multiplied the rows already."""
 _SUSPECT = re.compile(r"logit.*(scal|mult|cap)|(scal|mult).*logit|suppress_tokens")
 _GGUF_UNUSED_TOKEN = 5
+_MAX_SIZE = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,10 @@ def _not_understood(config: Mapping[str, Any], used: set[Any]) -> tuple[str, ...
         for key, value in config.items()
         if key not in used and _SUSPECT.search(key) and value not in (None, 0, 1, 1.0, [], False)
     )
-    return tuple(f"{key} in the configuration was not understood" for key in unknown)
+    return tuple(
+        f"KEY_NOT_UNDERSTOOD: {key} in the configuration may change logits and is not applied"
+        for key in unknown
+    )
 
 
 def _gguf_valid(metadata: Mapping[str, Any]) -> int | None:
@@ -175,4 +179,5 @@ def _gguf_valid(metadata: Mapping[str, Any]) -> int | None:
 
 
 def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    """The value where it is a size that a head can have; torch takes none beyond 2^63."""
+    return value if type(value) is int and 0 < value <= _MAX_SIZE else None

@@ -24,6 +24,7 @@ from audit.provenance import vocabulary_sha256
 Int64s = NDArray[np.int64]
 
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+_SIDECAR_LIMIT = 1 << 28  # the largest tokenizers take some 40 MB
 _GGUF_UNKNOWN, _GGUF_CONTROL, _GGUF_USER, _GGUF_UNUSED, _GGUF_BYTE = 2, 3, 4, 5, 6
 _GGUF_STYLES: dict[str, Style] = {
     "gpt2": "byte_level",
@@ -176,10 +177,12 @@ def read_sidecar(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file beside the weights; None when there is no such file.
 
     Raises:
-        UnreadableError: it is not JSON (NaN and Infinity are not), or not an object.
+        UnreadableError: it is not JSON (NaN and Infinity are not), not an object, or huge.
     """
     if not path.is_file():
         return None
+    if path.stat().st_size > _SIDECAR_LIMIT:
+        raise _unusable(path, f"it is larger than {_SIDECAR_LIMIT} bytes")
     try:
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:

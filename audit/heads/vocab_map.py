@@ -28,6 +28,8 @@ class VocabMap:
 
     ids: Tensor
     source: str
+    is_zero: bool = False
+    """It is all zeros and fewer than the ids: perhaps a buffer that was never filled."""
 
 
 def resolve_d2t(
@@ -50,7 +52,8 @@ def resolve_d2t(
     readings = {"offset": d2t + torch.arange(len(d2t)), "absolute": d2t}
     if convention != "auto":
         ids = check_ids(readings[convention], vocabulary, where)
-        return VocabMap(ids, f"d2t read as {convention}, as asked")
+        empty = len(d2t) < vocabulary and not bool(d2t.any())
+        return VocabMap(ids, f"d2t read as {convention}, as asked", is_zero=empty)
     if t2d is not None and bool(t2d.any()) and not bool(t2d.all()):
         return _decide_by_mask(readings, t2d, where)
     if len(d2t) < vocabulary and not bool(d2t.any()):

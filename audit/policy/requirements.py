@@ -28,6 +28,8 @@ class Requirement(Named):
     """Sequences that each corpus must have at least."""
     compressed: Literal[True] | None = None
     """The candidate's weights differ from the reference's, and take fewer bytes."""
+    no_findings: tuple[Words, ...] | None = None
+    """Codes that the preflight must not have found on the candidate or on what all share."""
     run_age_days: Count | None = None
     """The run must not be older."""
     calibration_age_days: Count | None = None
@@ -70,6 +72,7 @@ ASKS = (
     "positions",
     "sequences",
     "compressed",
+    "no_findings",
     "run_age_days",
     "calibration_age_days",
     "audit_version",

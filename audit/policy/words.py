@@ -86,6 +86,7 @@ _REQUIRED: dict[str, Callable[[Any], str]] = {
     "positions": lambda n: f"at least {count(n, 'position')}",
     "sequences": lambda n: f"at least {count(n, 'sequence')}",
     "compressed": lambda _: "smaller than the reference",
+    "no_findings": _listed("no preflight finding"),
     "run_age_days": lambda n: f"run at most {count(n, 'day')} old",
     "calibration_age_days": lambda n: f"calibration at most {count(n, 'day')} old",
     "audit_version": lambda v: f"made by head-audit {v} or newer",

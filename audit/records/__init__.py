@@ -27,14 +27,16 @@ from audit.records.decisions import (
 )
 from audit.records.findings import Control, Estimate, Evidence, Finding, Verdict
 from audit.records.inputs import ExtraState, HeadRecord, TraceInfo, TraceRecord
-from audit.records.run import Candidate, Inspection, Provenance, Run
+from audit.records.run import AbsentHead, Candidate, Dialect, Inspection, Provenance, Run
 
 __all__ = [
     "SCHEMA_VERSION",
+    "AbsentHead",
     "Candidate",
     "CandidateGate",
     "Control",
     "Decision",
+    "Dialect",
     "Estimate",
     "Evidence",
     "ExtraState",

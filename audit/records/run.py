@@ -22,6 +22,24 @@ class Candidate(Record):
     gate: GateResult | None = None
 
 
+class Dialect(Record):
+    """Whose spelling the names of one part are."""
+
+    role: str
+    """Such as `lm_head` or `mtp_projection`; see `heads.aliases`."""
+    dialect: str
+    tensors: tuple[str, ...]
+
+
+class AbsentHead(Record):
+    """A kind of head that a file does not hold."""
+
+    head: str
+    """lm, mtp, eagle3 or medusa."""
+    looked_for: tuple[str, ...]
+    """Names by which it would have been recognised; N is any number."""
+
+
 class Inspection(Record):
     """What `audit inspect` found in one file."""
 
@@ -37,6 +55,11 @@ class Inspection(Record):
     row_norm_median: float
     dead_rows: int
     dead_columns: int
+    dialects: tuple[Dialect, ...] = ()
+    absent: tuple[AbsentHead, ...] = ()
+    """Kinds of head that are not there, and under which names they were looked for."""
+    coverage: dict[str, tuple[int, int]] = Field(default_factory=dict)
+    """Of a trimmed head: token class -> ids of it with a row, ids of it in all."""
     preflight: tuple[Finding, ...]
 
 

@@ -18,8 +18,8 @@ from rich.text import Text
 from audit.records import Inspection, Run
 from audit.report import wording
 from audit.report.content import Judged, Line, Report, findings_told, report_of
+from audit.report.inspected import inspection_lines
 from audit.report.tables import Table
-from audit.words import count
 
 _VERDICT_STYLE = {
     "identical": "bold cyan",
@@ -74,16 +74,7 @@ def show_inspection(found: Inspection, console: Console, *, quiet: bool = False)
     _show_lines([["head", *wording.head_line(found.head)]], console)
     if quiet:
         return
-    norm = "found" if found.norm_found else "not in this file"
-    tokenizer = "unknown" if found.valid_ids is None else f"{found.valid_ids:,} ids"
-    for line in (
-        f"files      {len(found.files)} with {count(found.tensors_in_file, 'tensor')}",
-        f"heads      {', '.join(found.heads)}",
-        f"norm       {norm}",
-        f"tokenizer  {tokenizer}",
-        f"rows       median norm {found.row_norm_median:.4g}, {found.dead_rows} of them zero; "
-        f"{found.dead_columns} zero columns",
-    ):
+    for line in inspection_lines(found):
         console.print(Text(line))
     _show_findings(*findings_told(found.preflight), console)
 

@@ -8,6 +8,7 @@ import torch
 from transformers.modeling_layers import MtpModel
 
 from audit.blocks import BlockOptions, heads_in, load_block_head
+from audit.blocks.preflight import check_container
 from audit.errors import BadUsageError, MismatchError, NotFoundError, UnsupportedFormatError
 from audit.files import open_container
 from audit.heads.options import HeadOptions
@@ -94,7 +95,7 @@ def test_appended_layer_is_transformers_mtp_model(tmp_path, kind):
     assert near(head.block.run(trace), expected)
     parts = [key for key in head.block.tensors if ".experts." in key]
     assert len(parts) == 3 * 4
-    assert "MTP_PRESENT_UNDECLARED" not in " ".join(head.record.notes)
+    assert "MTP_PRESENT_UNDECLARED" not in [code for code, _, _ in check_container(container)]
 
 
 QWEN_MOE = {
@@ -329,7 +330,8 @@ def test_declared_and_absent(tmp_path):
 
 def test_present_and_undeclared(tmp_path):
     folder, _ = qwen(tmp_path, declared=None)
-    assert any("MTP_PRESENT_UNDECLARED" in note for note in load(folder).record.notes)
+    codes = [code for code, _, _ in check_container(open_container(folder))]
+    assert "MTP_PRESENT_UNDECLARED" in codes
 
 
 def test_trace_of_single_rows_has_no_next_tokens(tmp_path):

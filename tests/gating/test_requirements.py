@@ -11,6 +11,8 @@ D = estimate("disagreement", "code", 0.1, 0.08, 0.12, positions=2000, sequences=
 D_DE = estimate("disagreement", "de", 0.1, 0.08, 0.12, positions=900, sequences=4)
 ALL = tuple(control(n) for n in ("anchor", "self", "row subset", "shuffled rows", "shifted oracle"))
 SAME = Finding(code="NOT_COMPRESSED", severity="warning", subject="cand", sentence="same")
+OF_REF = SAME.model_copy(update={"subject": "reference"})
+OTHERS = SAME.model_copy(update={"subject": "other"})
 CALIBRATED = {"created": "2026-02-01T00:00:00Z"}
 
 MET: list[tuple[dict[str, object], Run]] = [
@@ -22,6 +24,11 @@ MET: list[tuple[dict[str, object], Run]] = [
     ({"positions": 2000, "register": "in_distribution"}, run_of(D, D_DE)),
     ({"sequences": 10, "corpus": "code"}, run_of(D, D_DE)),
     ({"compressed": True}, run_of(D)),
+    ({"no_findings": ["STOP_LOST"]}, run_of(D, preflight=(SAME,))),
+    (
+        {"no_findings": ["NOT_COMPRESSED"]},
+        run_of(D, preflight=(OTHERS,), heads=(head(), head("other"))),
+    ),
     ({"run_age_days": 1}, run_of(D)),
     ({"run_age_days": 1}, run_of(D, created="2026-02-28T12:00:00")),  # without a zone: UTC
     ({"calibration_age_days": 30}, run_of(D, calibration=CALIBRATED)),
@@ -48,6 +55,12 @@ NOT_MET: list[tuple[dict[str, object], Run, str]] = [
     ({"compressed": True}, run_of(D, preflight=(SAME,)), "nothing was compressed"),
     ({"compressed": True}, run_of(D, heads=(head(stored_bytes=100),)), "it takes 0.0 MiB"),
     ({"compressed": True}, run_of(D, heads=(head(stored_bytes=None),)), "its size is missing"),
+    (
+        {"no_findings": ["X", "NOT_COMPRESSED"]},
+        run_of(D, preflight=(SAME,)),
+        "NOT_COMPRESSED: same",
+    ),
+    ({"no_findings": ["NOT_COMPRESSED"]}, run_of(D, preflight=(OF_REF,)), "the preflight found"),
     ({"run_age_days": 1}, run_of(D, created="2026-02-28T11:59:59Z"), "stale evidence"),
     ({"run_age_days": 1}, run_of(D, created=""), "does not say when it was made"),
     ({"run_age_days": 1}, run_of(D, created="soon"), "does not say when it was made"),

@@ -35,7 +35,7 @@ EVERY = [
     require(name="p", positions=70_000), require(name="s", sequences=5, corpus="german"),
     require(name="z", compressed=True), require(name="a", run_age_days=100_000),
     require(name="ca", calibration_age_days=1), require(name="av", audit_version="0.10.0"),
-    require(name="mv", measures_version=9),
+    require(name="mv", measures_version=9), require(name="nf", no_findings=["STOP_LOST"]),
 ]  # fmt: skip
 
 
