@@ -31,6 +31,7 @@ _COMMANDS = {
     "forge": "make a candidate: quantize, prune, low rank, noise or trim",
     "rank": "a ranked vocabulary from what the model emits, and `rank check` for any list",
     "trim": "a head under a ranked vocabulary, or several sizes of it in one pass",
+    "cost": "bytes of a draft step, and what a head is worth: a model, never a measured speed",
     "gate": "hold a recorded run against a policy",
     "policy": "write, check and compare the policies of a gate",
     "runs": "the ledger's runs, the newest first",
