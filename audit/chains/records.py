@@ -106,29 +106,44 @@ class Difference(Record):
     sentence: str
 
 
-class LosslessResult(Record):
-    """The whole answer of `audit lossless`."""
+class LosslessHead(Record):
+    """One head in the loop."""
 
-    schema_: int = Field(default=CHAIN_SCHEMA, alias="schema")
     head: HeadRecord
-    model: str
     recursion: str
-    slots: int
-    p_min: float
-    prompts: int
-    new_tokens: int
-    """All texts together, without the head."""
     rounds: int
     drafted: tuple[int, ...]
+    """Rounds that drafted slot k."""
     accepted: tuple[int, ...]
     """Rounds whose slots 0..k were all accepted."""
     predicted: tuple[int, ...]
     """The same as `audit chain` counts it from those texts at those anchors."""
+    rounds_apart: int
+    """Rounds in which another number of slots was accepted than predicted; 0 when all is well."""
     tokens_per_round: float | None
-    """Tokens kept / rounds, with the last round of each text cut where the text was."""
-    chain_agrees: bool
+    """1 + accepted slots / rounds; None without a round."""
     identical: bool
     differences: tuple[Difference, ...]
+
+
+class LosslessResult(Record):
+    """The whole answer of `audit lossless`."""
+
+    schema_: int = Field(default=CHAIN_SCHEMA, alias="schema")
+    model: str
+    slots: int
+    p_min: float
+    prompts: int
+    new_tokens: int
+    """All texts together, without any head."""
+    smallest_margin: float
+    """The verifier's smallest best minus second logit over all of them."""
+    heads: tuple[LosslessHead, ...]
     notes: tuple[str, ...] = ()
 
     model_config = ConfigDict(populate_by_name=True)
+
+    @property
+    def holds(self) -> bool:
+        """Every text is the same, and what was accepted is what `chain` predicts."""
+        return all(one.identical and one.rounds_apart == 0 for one in self.heads)

@@ -23,6 +23,7 @@ from audit.cost.worth import Served, scenario
 from audit.errors import AuditError, BadUsageError
 from audit.files import Container, open_container
 from audit.files.depth import layer_numbers
+from audit.files.made import made_by_forge
 from audit.heads import Head, HeadOptions
 from audit.measure import with_own_names
 from audit.pair import HeadChoice, PairOptions, choose_head, load_cand, load_ref
@@ -79,7 +80,7 @@ def run_cost(request: CostRequest) -> CostResult:
         scenarios=tuple(scenario(served, one, sweep=True) for one in sources),
         measured=measured,
         assumptions=assumptions_of(request.machine, request.slots, verifier, sources),
-        notes=(*notes, *_unmatched(costs, [m.head for m in measured])),
+        notes=(*notes, *_simulated(request), *_unmatched(costs, [m.head for m in measured])),
     )
 
 
@@ -141,6 +142,19 @@ def _sources(request: CostRequest, costs: Sequence[HeadCost]) -> list[Source]:
     if request.chain:
         return chain_sources(request.chain, costs)
     return []
+
+
+def _simulated(request: CostRequest) -> list[str]:
+    """A cut that lies in its file as the floats it stands for has not the bytes of its type."""
+    found = []
+    for path in (request.ref, *request.candidates):
+        about = made_by_forge(open_container(path).metadata) or {}
+        if about.get("simulated"):
+            found.append(
+                f"{path.name} is a simulated cut ({about.get('cut')}): its bytes here are those of "
+                "the file; --plan ROWS:TYPE tells those of a type"
+            )
+    return found
 
 
 def _unmatched(costs: Sequence[HeadCost], measured: Sequence[str]) -> list[str]:
