@@ -73,6 +73,9 @@ def draft_chains(
     states = recursion.block.reads.of(trace)
     if recursion.block.embedding:
         recursion.block.embedding.check(trace)
+    if slots == 1:  # Nothing recursive: one pass over the trace serves every anchor.
+        first, probability = propose(head, recursion.block.run(trace)[anchors.rows], valid)
+        return Drafts(first.unsqueeze(1), (probability >= p_min).unsqueeze(1))
     tokens = torch.zeros(len(anchors), slots, dtype=torch.int64)
     sure = torch.zeros(len(anchors), slots, dtype=torch.bool)
     done = 0

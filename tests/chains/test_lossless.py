@@ -17,7 +17,7 @@ from audit.traces import read_trace
 
 from .conftest import CODE, MODEL, run
 
-PROMPTS, TOKENS = 50, 10
+PROMPTS, TOKENS = 50, 6
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +41,14 @@ def _lossless(*args: object, code: int = 0) -> dict[str, Any]:
 
 def test_the_head_its_trim_and_its_q4_0_on_fifty_prompts(prompts, mtp_trim, mtp_q4) -> None:
     found = _lossless(
-        mtp_trim, mtp_q4, "--head", "mtp", "--prompts", prompts, "--tokens", TOKENS, "--slots", 3
+        mtp_trim, mtp_q4, "--head", "mtp", "--prompts", prompts, "--tokens", TOKENS, "--slots", 2
     )
     assert (found["prompts"], len(found["heads"])) == (PROMPTS, 3)
     for head in found["heads"]:
         assert head["identical"] and head["differences"] == []
         # Two ways to the same numbers, round by round.
         assert head["rounds_apart"] == 0 and head["predicted"] == head["accepted"]
-        assert head["rounds"] == head["drafted"][0] > head["accepted"][0] > head["accepted"][2] > 0
+        assert head["rounds"] == head["drafted"][0] > head["accepted"][0] > head["accepted"][1] > 0
         assert head["tokens_per_round"] == pytest.approx(1 + sum(head["accepted"]) / head["rounds"])
     ref, trim, _ = found["heads"]
     assert trim["accepted"][0] / trim["rounds"] <= ref["accepted"][0] / ref["rounds"]
