@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from audit.cli.blocks import block_flags, pair_options
-from audit.cli.frame import Shared, shared_options
+from audit.cli.frame import ABOVE, Shared, shared_options
 from audit.errors import BadUsageError
 
 if TYPE_CHECKING:
@@ -18,18 +17,6 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path)
 _MOST = 1024
 
-
-class _Above(click.FloatRange):
-    """A number above 0 that is one: click takes NaN and infinity for floats."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
-            self.fail(f"{value} is no number that anything could be divided by.", param, ctx)
-        return number
-
-
-_TIME = _Above(min=0, min_open=True)
 
 _EPILOG = """\b
 MEASURED is JSON or CSV with head, tokens_per_second, plain_tokens_per_second, runs (and engine).
@@ -53,14 +40,14 @@ Examples:
     "--plan", "plans", multiple=True, metavar="ROWS[:TYPE]",
     help="Also a trim of REF that is not made yet, its matrices in TYPE; may be repeated.",
 )  # fmt: skip
-@click.option("--bandwidth", type=_TIME, metavar="GB/S", help="Memory bandwidth of the device.")
-@click.option("--tflops", type=_TIME, help="Its arithmetic; without, that is free.")
+@click.option("--bandwidth", type=ABOVE, metavar="GB/S", help="Memory bandwidth of the device.")
+@click.option("--tflops", type=ABOVE, help="Its arithmetic; without, that is free.")
 @click.option(
-    "--draft-ms", type=_TIME, multiple=True,
+    "--draft-ms", type=ABOVE, multiple=True,
     help="Measured draft step: once for REF, then for each CAND.",
 )  # fmt: skip
-@click.option("--verify-ms", type=_TIME, help="Measured verify step of K + 1 tokens.")
-@click.option("--plain-ms", type=_TIME, help="Measured step of plain decoding.")
+@click.option("--verify-ms", type=ABOVE, help="Measured verify step of K + 1 tokens.")
+@click.option("--plain-ms", type=ABOVE, help="Measured step of plain decoding.")
 @click.option(
     "--slots", type=click.IntRange(1, _MOST), default=1, show_default=True,
     help="Draft slots K per round.",

@@ -71,7 +71,8 @@ def run_cost(request: CostRequest) -> CostResult:
     costs += [planned_cost(ref, plan.rows, plan.encoding, costs[0]) for plan in request.plans]
     loaded = [ref, *cands, *(ref for _ in request.plans)]
     drafts = [draft_work(head, cost) for head, cost in zip(loaded, costs, strict=True)]
-    verifier, work, notes = _verifier(request)
+    at = request.machine.at
+    verifier, work, notes = target_work(request.ref, request.pair.block.verifier, at.context)
     served = Served(costs, drafts, work, request.machine, request.slots)
     sources = _sources(request, costs)
     return CostResult(
@@ -111,9 +112,11 @@ def _candidate(path: Path, choice: HeadChoice, request: CostRequest, ref: Head) 
     )
 
 
-def _verifier(request: CostRequest) -> tuple[VerifierCost | None, Work | None, list[str]]:
-    """The target model's step: of --verifier, else of REF where that is a whole model."""
-    container = request.pair.block.verifier or _whole(open_container(request.ref))
+def target_work(
+    ref: Path, verifier: Container | None, context: int
+) -> tuple[VerifierCost | None, Work | None, list[str]]:
+    """The target model's step: of `verifier`, else of REF where that is a whole model; notes."""
+    container = verifier or _whole(open_container(ref))
     if container is None:
         return None, None, ["no target model is at hand (--verifier): its bytes are not known"]
     notes = []
@@ -123,7 +126,7 @@ def _verifier(request: CostRequest) -> tuple[VerifierCost | None, Work | None, l
         )
     except AuditError:
         fields = {}
-    cost, work = verifier_work(container, fields, request.machine.at.context)
+    cost, work = verifier_work(container, fields, context)
     if not work.kv:
         notes.append(f"{container.path.name} does not tell its KV cache: it is taken as empty")
     return cost, work, notes

@@ -66,6 +66,9 @@ class Worth(Record):
     break_even_acceptance: float | None
     """Even acceptance at which it is as fast as plain decoding."""
     break_even_margin: float | None
+    margin_low: float | None
+    """The margin at the ends of the acceptance's interval, where that is known."""
+    margin_high: float | None
     break_even_against_ref: float | None
     margin_against_ref: float | None
     reason: str | None = None
@@ -81,6 +84,9 @@ class Scenario(Record):
     register_: Register | None
     source: str
     """Where the acceptance comes from."""
+    positions: int = 0
+    """Positions, or chains, that acceptance was measured on; 0 where it was given."""
+    sequences: int = 0
     shares: dict[str, tuple[float, ...]]
     """p_k by head."""
     worth: tuple[Worth, ...]

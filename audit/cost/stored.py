@@ -34,10 +34,13 @@ def head_cost(head: Head, ref: HeadCost | None = None) -> HeadCost:
     return _cost(about, parts, head.rows.count, ref)
 
 
-def planned_cost(ref: Head, rows: int, encoding: str | None, base: HeadCost) -> HeadCost:
+def planned_cost(
+    ref: Head, rows: int, encoding: str | None, base: HeadCost, *, rows_only: bool = False
+) -> HeadCost:
     """The size of a trim of `ref` to so many rows, its block and rows in `encoding`.
 
-    Without an encoding everything stays as the reference stores it.
+    Without an encoding everything stays as the reference stores it; with `rows_only` its block
+    does.
 
     Raises:
         BadUsageError: more rows than the reference has.
@@ -52,8 +55,8 @@ def planned_cost(ref: Head, rows: int, encoding: str | None, base: HeadCost) -> 
     projection = round(base.projection_bytes / max(ref.rows.count, 1) * rows)
     if encoding:
         projection = rows * row_bytes(encoding, ref.rows.columns)
-        shapes = block_shapes(ref.block) if isinstance(ref, BlockHead) else ()
-        block = planned_block(shapes, encoding)
+        if isinstance(ref, BlockHead) and not rows_only:
+            block = planned_block(block_shapes(ref.block), encoding)
     ids = rows * _MAP_ENTRY if rows < ref.rows.count else base.map_bytes
     name = f"{rows:,} rows" + (f" in {encoding}" if encoding else "")
     about = (name, base.kind, encoding or base.encoding, None)

@@ -50,6 +50,8 @@ def scenario(served: Served, source: Source, *, sweep: bool) -> Scenario:
         corpus=source.corpus,
         register_=source.register,
         source=source.said,
+        positions=source.positions,
+        sequences=source.sequences,
         shares=shares,
         worth=tuple(worth),
         sweep=tuple(_sweep(served, source)) if sweep else (),
@@ -100,6 +102,7 @@ def _worth(
     if ref and whole and ref.round_ms and ref.tokens_per_round:
         needed_ref = even_tokens(whole, ref.round_ms, ref.tokens_per_round)
     beside = _even(needed_ref, slots)
+    ends = source.interval(number, slots)
     return Worth(
         head=served.heads[number].name,
         slots=slots,
@@ -117,6 +120,8 @@ def _worth(
         against_ref=_ratio(speed, ref.tokens_per_second if ref else None),
         break_even_acceptance=against,
         break_even_margin=_minus(accepted, against),
+        margin_low=_minus(ends[0] if ends else None, against),
+        margin_high=_minus(ends[1] if ends else None, against),
         break_even_against_ref=beside,
         margin_against_ref=_minus(accepted, beside),
         reason=_reason(shares is not None, times, needed, against),

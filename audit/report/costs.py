@@ -21,14 +21,19 @@ def show_cost(result: CostResult, console: Console, *, quiet: bool) -> None:
     """Bytes, what each head is worth, measurements, and always the assumptions."""
     _show_bytes(result, console)
     for scenario in result.scenarios:
-        _show_worth(scenario, console)
+        show_worth(scenario, console)
     if result.scenarios and not quiet:
         _show_sweep(result.scenarios[0], console)
     if result.measured:
         _show_measured(result.measured, result.scenarios, console)
     for note in result.notes:
         _say(console, f"note: {note}")
-    for said in result.assumptions:
+    show_assumptions(result.assumptions, console)
+
+
+def show_assumptions(assumptions: Sequence[str], console: Console) -> None:
+    """They stand under every table of a model."""
+    for said in assumptions:
         _say(console, f"assumed: {said}")
 
 
@@ -66,7 +71,8 @@ def _bytes_line(head: HeadCost) -> list[str]:
     ]  # fmt: skip
 
 
-def _show_worth(scenario: Scenario, console: Console) -> None:
+def show_worth(scenario: Scenario, console: Console) -> None:
+    """One text: every head's round, and a sentence for each."""
     first = scenario.worth[0]
     _say(console, "")
     _say(

@@ -197,3 +197,36 @@ def test_configurations_tell_experts_and_caches() -> None:
     assert kv_layers({}) == ()
     assert expert_share({"num_experts": 64, "num_experts_per_tok": 8}) == 0.125
     assert expert_share({}) == 1.0
+
+
+def test_a_sweep_says_which_sizes_pay(tmp_path: Path) -> None:
+    card = tmp_path / "ranks.txt"
+    card.write_text("".join(f"{i}\n" for i in range(2000)))
+    args = ("trim", MODEL, "--head", "mtp", "--ranks", card, "--trace",
+            SAMPLE / "traces" / "german.trace.safetensors", "--resamples", 200)  # fmt: skip
+    speed = ("--draft-ms", 2, "--verify-ms", 4, "--slots", 2)
+    done = _run(*args, "--sweep", "500,2000", *speed, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    (scenario,) = found["worth"]
+    assert scenario["corpus"] == "german" and found["assumptions"]
+    by_name = {size["name"]: size for size in found["sizes"]}
+    ref, *sizes = scenario["worth"]
+    for one in sizes:
+        known = {e["measure"]: e["value"] for e in by_name[one["head"]]["estimates"]
+                 if e["corpus"] == "german"}  # fmt: skip
+        assert one["acceptance"] == known["acceptance_cand"]
+        assert ref["acceptance"] == known["acceptance_ref"]
+        # REF's 2 ms by the bytes: the block stays as it is, rows and map are the trim's.
+        stored = _header()
+        block = sum(size for name, size in stored.items() if name.startswith("mtp."))
+        whole = block + next(size for name, size in stored.items() if "embed_tokens" in name)
+        rows = by_name[one["head"]]["rows"]
+        bytes_read = block + rows * 192 * 2 + rows * 8
+        assert one["draft_ms"] == pytest.approx(2 * bytes_read / whole)
+        a = known["acceptance_cand"]
+        rate = (1 + a + a * a) / (2 * one["draft_ms"] + 4)
+        assert one["against_plain"] == pytest.approx(rate * 4)
+    shown = _run(*args, "--sweep", "500,2000", *speed)
+    assert "model, not measured" in shown.output and "assumed: " in shown.output
+    assert _run(*args, *speed).exit_code == 2
