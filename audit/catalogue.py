@@ -130,6 +130,15 @@ SHIFT_MEASURES = {
 }
 """Made of two retentions instead of one ratio."""
 
+CHAIN_MEASURES = {
+    "tokens_per_round": "1 + sum p_k: what one verify step yields with K recursive draft slots, "
+    "the bonus token included; p_k is the share of chains whose slots 0..k are all accepted",
+    "chain_acceptance": "sum p_k / K",
+    "break_even_margin": "acceptance minus that at which the head is as fast as plain decoding, "
+    "the same in every slot; of a model on stated assumptions, not of a measured speed",
+}
+"""From `audit chain` and `audit cost`, where they were run; all are better when higher."""
+
 CONTROLS = ("anchor", "self", "row subset", "shuffled rows", "shifted oracle")
 """Checks of an audit on itself, in the order they run."""
 
@@ -140,6 +149,9 @@ _RANGES = {
     "shift_tax": (-_UNBOUNDED, _UNBOUNDED),
     "shift_loss": (-_UNBOUNDED, 1.0),
     "near_tie_auc": (0.0, 1.0),
+    "tokens_per_round": (1.0, _UNBOUNDED),
+    "chain_acceptance": (0.0, 1.0),
+    "break_even_margin": (-1.0, 1.0),
 }
 """What is neither a rate nor merely not negative. A flip costs one acceptance at most; retention,
 and with it tax and loss, has no end on the better side."""
@@ -156,6 +168,8 @@ def better_when_lower(measure: str) -> bool | None:
     """Which way is better; None for what describes rather than judges."""
     if measure in SHIFT_MEASURES:
         return True
+    if measure in CHAIN_MEASURES:
+        return False
     return CATALOGUE[measure].lower_is_better if measure in CATALOGUE else None
 
 

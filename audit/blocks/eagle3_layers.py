@@ -69,11 +69,20 @@ class EagleBlock(nn.Module):
     def forward(self, states: Tensor, embeddings: Tensor | None = None) -> Tensor:
         """States [B, T, count * target], embeddings [B, T, e] -> [B, T, hidden]."""
         assert embeddings is not None
+        return self.draft(self.fuse(states), embeddings)
+
+    def fuse(self, states: Tensor) -> Tensor:
+        """The verifier's states [B, T, count * target] as the one that the layer reads."""
         if hasattr(self, "fc_norm"):
             parts = states.chunk(self.count, dim=-1)
             normed = [norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)]
             states = torch.cat(normed, dim=-1)
         if hasattr(self, "input_norm"):
             states = self.input_norm(states)
-        left: Tensor = self.decoder(torch.cat([embeddings, self.fc(states)], dim=-1))
+        fused: Tensor = self.fc(states)
+        return fused
+
+    def draft(self, fused: Tensor, embeddings: Tensor) -> Tensor:
+        """The layer and its norm on fused states, or on the draft's own in their place."""
+        left: Tensor = self.decoder(torch.cat([embeddings, fused], dim=-1))
         return left

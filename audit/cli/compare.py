@@ -26,6 +26,7 @@ Examples:
   audit compare model.gguf --trim ranks.txt --json
   audit compare model/ mtp-q4_0.gguf --head mtp --trace traces/
   audit compare ref.safetensors cand.gguf --trace traces/ --gate policy.toml
+  audit compare model/ mtp.gguf --trace traces/ --chain chain.json --cost cost.json
   audit compare draft/ draft-q8.safetensors --head eagle3 --verifier model/ --trace traces/
 """
 
@@ -66,6 +67,11 @@ Examples:
     "--force", is_flag=True,
     help="Go on where traces, tokenizer and model do not belong together; the run is marked.",
 )  # fmt: skip
+@click.option(
+    "--chain", type=_FILE,
+    help="Figures of `audit chain -o` on these heads and traces, for reports and policies.",
+)  # fmt: skip
+@click.option("--cost", type=_FILE, help="Figures of `audit cost -o`, from measured acceptance.")
 @click.option("--gate", "policy", type=_FILE, help="Hold the run against this policy (TOML).")
 @click.option("--waivers", type=_FILE, help="With --gate: TOML file of waivers.")
 @click.option("--exit-zero", is_flag=True, help="With --gate: report without blocking.")
@@ -78,18 +84,21 @@ def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -
     shard), a LoRA adapter of REF, or a proposals file. With --gate the exit code is 0 passed,
     1 failed, 3 undecided; without, 0 once it measured.
     """
+    from audit.cost.recorded import with_figures
     from audit.ledger import run_json
     from audit.report.terminal import progress_on, show_run
     from audit.run import audit_heads
 
     gating = load_gating(options["policy"], options["waivers"], options["exit_zero"])
+    chain, cost = _figures(options)
     ledger = shared.open_ledger()
     request = _request(ref, cand, options, ledger)
     if not options["no_record"]:
         ledger.check_writable()
     with progress_on(shared.err, enabled=not shared.quiet) as progress:
         finished = audit_heads(request, progress)
-    run = gating.judge(finished.run, ledger) if gating else finished.run
+    run = with_figures(finished.run, chain, cost) if chain or cost else finished.run
+    run = gating.judge(run, ledger) if gating else run
     if not options["no_record"]:
         if gating:
             ledger.save_policy(gating.text)
@@ -104,6 +113,17 @@ def compare(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -
     if run.run and shared.quiet < 2 and not shared.as_json:
         click.echo(f"run {run.run} recorded · next: audit show {run.run}")
     return gating.exit_code(run) if gating else 0
+
+
+def _figures(options: dict[str, Any]) -> tuple[Any, Any]:
+    """What --chain and --cost hold."""
+    from audit.chains.reading import read_chain
+    from audit.cost.recorded import read_cost
+
+    return (
+        read_chain(options["chain"]) if options["chain"] else None,
+        read_cost(options["cost"]) if options["cost"] else None,
+    )
 
 
 def _request(ref: Path, cand: tuple[Path, ...], options: dict[str, Any], ledger: Ledger) -> Any:

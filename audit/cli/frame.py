@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import math
 import os
 import signal
 import sys
@@ -32,6 +33,19 @@ if TYPE_CHECKING:
 
 _SIGNALS = ("SIGTERM", "SIGHUP")
 USAGE, INTERNAL, INTERRUPTED, NO_READER = 2, 70, 130, 141
+
+
+class _Above(click.FloatRange):
+    """A number above 0 that is one: click takes NaN and infinity for floats."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number that anything could be divided by.", param, ctx)
+        return number
+
+
+ABOVE = _Above(min=0, min_open=True)
 SEED = click.IntRange(0, 2**63 - 1)
 RESAMPLES = click.IntRange(100, 1_000_000)
 _Command = TypeVar("_Command", bound=Callable[..., Any])

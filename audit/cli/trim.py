@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from audit.cli.blocks import block_flags, pair_options
-from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options
+from audit.cli.frame import ABOVE, RESAMPLES, SEED, Shared, check_device, shared_options
 from audit.errors import BadUsageError
 
 if TYPE_CHECKING:
+    from audit.cost.machine import Machine
     from audit.trims.asking import TrimRequest, TrimResult
 
 _FILE = click.Path(path_type=Path)
@@ -27,6 +28,7 @@ Examples:
   audit trim model/ --ranks ranks.txt --rows 8192 --to q8_0 --trace traces/ -o head.gguf
   audit trim model/ --ranks ranks.txt --rows 8192 --for vllm -o head.safetensors
   audit trim model/ --ranks ranks.txt --sweep 2048,4096,8192 --trace traces/
+  audit trim model/ --ranks ranks.txt --sweep 4096,8192 --trace traces/ --bandwidth 1008 --slots 3
   audit trim model/ --ranks ranks.txt --rows 4096 --trace traces/ --spare 64 --spare-card more.txt
 """
 
@@ -56,6 +58,14 @@ Examples:
 @click.option(
     "--escaped", type=click.IntRange(min=0), default=_SHOWN, show_default=True,
     help="How many of the costliest missing ids are shown.",
+)  # fmt: skip
+@click.option("--bandwidth", type=ABOVE, metavar="GB/S", help="Also say which sizes pay: memory.")
+@click.option("--draft-ms", type=ABOVE, help="The same, from a measured draft step of REF.")
+@click.option("--verify-ms", type=ABOVE, help="A measured verify step of K + 1 tokens.")
+@click.option("--plain-ms", type=ABOVE, help="A measured step of plain decoding.")
+@click.option(
+    "--slots", type=click.IntRange(1, 1024), default=1, show_default=True,
+    help="Draft slots K per round, for what a size is worth.",
 )  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print the sizes as CSV.")
 @click.option("--head-tensor", metavar="NAME", help="The projection, if its name does not tell.")
@@ -119,7 +129,20 @@ def _request(ref: Path, options: dict[str, Any]) -> TrimRequest:
         pair=pair_options(options),
         resampling=Resampling(resamples=options["resamples"], seed=options["seed"]),
         device=options["device"],
+        machine=_machine(options),
+        slots=options["slots"],
     )
+
+
+def _machine(options: dict[str, Any]) -> Machine | None:
+    """What is known of times; None where nothing was said."""
+    from audit.cost.machine import Machine
+
+    given = {name: options[name] for name in ("bandwidth", "verify_ms", "plain_ms")}
+    draft = (options["draft_ms"],) if options["draft_ms"] else ()
+    if not draft and not any(given.values()):
+        return None
+    return Machine(**given, draft_ms=draft)
 
 
 def _positive(rows: int | None) -> int | None:
@@ -140,12 +163,16 @@ def _sizes(text: str | None) -> tuple[int, ...]:
 
 
 def _show(result: TrimResult, shown: int, shared: Shared) -> None:
+    from audit.report.costs import show_assumptions, show_worth
     from audit.report.trims import say, show_escaped, show_lost, show_sweep, show_trimmed
 
     out = shared.out
     if not shared.quiet:
         if result.sizes:
             show_sweep(result.sizes, out)
+        for scenario in result.worth:
+            show_worth(scenario, out)
+        show_assumptions(result.assumptions, out)
         if result.escaped and shown:
             show_escaped(result.escaped, shown, out)
         show_lost(result.lost, out)

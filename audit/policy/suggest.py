@@ -6,9 +6,16 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from audit.catalogue import CATALOGUE, CONTROLS, OTHER_MEASURES, SHIFT_MEASURES, TOKEN_CLASSES
+from audit.catalogue import (
+    CATALOGUE,
+    CHAIN_MEASURES,
+    CONTROLS,
+    OTHER_MEASURES,
+    SHIFT_MEASURES,
+    TOKEN_CLASSES,
+)
 
-MEASURES = (*CATALOGUE, *OTHER_MEASURES, *SHIFT_MEASURES)
+MEASURES = (*CATALOGUE, *OTHER_MEASURES, *SHIFT_MEASURES, *CHAIN_MEASURES)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from audit.catalogue import CATALOGUE, OTHER_MEASURES, SHIFT_MEASURES
+from audit.catalogue import CATALOGUE, CHAIN_MEASURES, OTHER_MEASURES, SHIFT_MEASURES
 from audit.records import Candidate, Estimate, Run
 from audit.report import wording
 from audit.report.wording import clean
@@ -26,6 +26,7 @@ SHOWN = (
     "kl_nats",
     "shift_loss",
     "shift_tax",
+    *CHAIN_MEASURES,
 )
 """Measures in the order of a report; others stay in the run document."""
 
@@ -162,7 +163,7 @@ def ranking_table(run: Run) -> Table:
 
 def glossary() -> Table:
     """What each shown measure means, from the catalogue."""
-    others = {**OTHER_MEASURES, **SHIFT_MEASURES}
+    others = {**OTHER_MEASURES, **SHIFT_MEASURES, **CHAIN_MEASURES}
     rows = []
     for name in SHOWN:
         if name in CATALOGUE:

@@ -26,8 +26,12 @@ OTHER_TITLES = {
     "shift_tax": "shift tax",
     "shift_loss": "shift loss",
     "near_tie_auc": "near-tie AUC",
+    "tokens_per_round": "tokens per round",
+    "chain_acceptance": "chain acceptance",
+    "break_even_margin": "break-even margin",
 }
-_POINTS = ("shift_tax", "shift_loss")
+_POINTS = ("shift_tax", "shift_loss", "break_even_margin")
+_SHARES = ("chain_acceptance",)
 _MOST_DIGITS = 8
 _HUGE = 1e7
 """From here on, digits before the point tell less than the order of magnitude."""
@@ -82,7 +86,8 @@ def _unit(measure: str) -> tuple[int, int, str]:
     """Factor, decimals and suffix that a measure is shown with."""
     if measure in _POINTS:
         return 100, 1, " pt"
-    unit = CATALOGUE[measure].unit if measure in CATALOGUE else "ratio"
+    unit = "share" if measure in _SHARES else "ratio"
+    unit = CATALOGUE[measure].unit if measure in CATALOGUE else unit
     if unit in ("share", "points"):
         return 100, 2 if unit == "share" else 1, " %"
     return 1, 4 if unit == "nats" else 2, ""

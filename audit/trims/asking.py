@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from audit.cost.machine import Machine
+from audit.cost.records import Scenario
 from audit.errors import BadUsageError, MismatchError
 from audit.files import open_container
 from audit.heads import Head, HeadOptions
@@ -27,6 +29,7 @@ from audit.trims.choosing import Chooser, read_chooser
 from audit.trims.commands import tokens_for
 from audit.trims.emitted import Emitted, Ids, emitted
 from audit.trims.escaped import Escaped, escaped_ids
+from audit.trims.paying import Paid, worth_of
 from audit.trims.spare import write_spare_card
 from audit.trims.sweep import Progress, Size, sweep
 from audit.trims.trimming import Trimmed, Wanted, check_wanted, write_trim
@@ -52,6 +55,9 @@ class TrimRequest:
     pair: PairOptions = field(default_factory=PairOptions)
     resampling: Resampling = field(default_factory=Resampling)
     device: str = "cpu"
+    machine: Machine | None = None
+    """Where given, a sweep also says what each size is worth on it."""
+    slots: int = 1
 
 
 class TrimResult(Record):
@@ -66,6 +72,9 @@ class TrimResult(Record):
     """Stop, special and byte tokens without a row; null where REF's file names none."""
     escaped: list[Escaped]
     sizes: list[Size]
+    worth: tuple[Scenario, ...] = ()
+    """What each size is worth, per corpus; empty without figures of a machine."""
+    assumptions: tuple[str, ...] = ()
     anchors: list[Control]
     written: Trimmed | None
     spare_card: str | None
@@ -103,6 +112,7 @@ def run_trim(request: TrimRequest, progress: Progress | None = None) -> TrimResu
             encoding=request.encoding, tokens=tokens, device=request.device, progress=progress,
         )  # fmt: skip
         swept, anchors = done.sizes, done.anchors
+    paid = worth_of(request, ref, swept) if request.machine else Paid()
     if request.spare_card:
         write_spare_card(request.spare_card, base, spare, chooser, given, ref.vocabulary)
     keep = kept_ids(tokens)
@@ -114,6 +124,8 @@ def run_trim(request: TrimRequest, progress: Progress | None = None) -> TrimResu
         lost=lost_ids(keep, ids.tolist()) if any(keep.values()) else None,
         escaped=missing,
         sizes=swept,
+        worth=paid.scenarios,
+        assumptions=paid.assumptions,
         anchors=anchors,
         written=write_trim(ref, choice, wanted, traces, request.pair.block) if wanted else None,
         spare_card=str(request.spare_card) if request.spare_card else None,
@@ -140,6 +152,11 @@ def _check(request: TrimRequest) -> None:
     if not (request.out or request.sizes or request.spare_card or request.traces):
         raise BadUsageError(
             "nothing was asked for", hint="-o FILE to write the head, or --sweep 8192,16384"
+        )
+    if request.machine and not request.sizes:
+        raise BadUsageError(
+            "step times tell what the sizes of a sweep are worth",
+            hint="--sweep 8192,16384, or `audit cost` for a head that is made",
         )
     if request.encoding and not request.out and not request.sizes:
         raise BadUsageError("--to needs a file to write", hint="-o FILE")

@@ -9,6 +9,8 @@ import torch
 from torch.nn.functional import silu
 
 from audit.blocks import BlockOptions, heads_in, load_block_head
+from audit.chains.drafting import Anchors, draft_chains
+from audit.chains.recursion import recursion_for
 from audit.errors import MismatchError, NotFoundError, UnsupportedFormatError
 from audit.files import open_container
 from audit.heads.options import HeadOptions
@@ -89,7 +91,13 @@ def forward(w, states, embeddings, *, residual_normed=False):
     if "fc_norm.0.weight" in w:
         parts = states.chunk(3, dim=-1)
         states = torch.cat([rms(p, w[f"fc_norm.{i}.weight"]) for i, p in enumerate(parts)], dim=-1)
-    state, p = states @ w["fc.weight"].T, "layers.0."
+    state = layer(w, states @ w["fc.weight"].T, embeddings, residual_normed=residual_normed)
+    return rms(state, w["norm.weight"])
+
+
+def layer(w, state, embeddings, *, residual_normed=False):
+    """The draft's layer on fused states [T, H], before its norm."""
+    p = "layers.0."
     normed = rms(state, w[f"{p}hidden_norm.weight"])
     x = torch.cat([rms(embeddings, w[f"{p}input_layernorm.weight"]), normed], dim=-1)
     q, k, v = (
@@ -103,7 +111,7 @@ def forward(w, states, embeddings, *, residual_normed=False):
     y = (normed if residual_normed else state) + attended @ w[f"{p}self_attn.o_proj.weight"].T
     z = rms(y, w[f"{p}post_attention_layernorm.weight"])
     gate, up = z @ w[f"{p}mlp.gate_proj.weight"].T, z @ w[f"{p}mlp.up_proj.weight"].T
-    return rms(y + (silu(gate) * up) @ w[f"{p}mlp.down_proj.weight"].T, w["norm.weight"])
+    return y + (silu(gate) * up) @ w[f"{p}mlp.down_proj.weight"].T
 
 
 def expected(w, trace, **more):
@@ -138,6 +146,26 @@ def test_both_name_styles_are_the_plain_forward(tmp_path, trace):
         assert torch.equal(head.ids, KEPT)
         assert head.vocabulary == V
         assert heads_in(head.block.container) == ["eagle3"]
+
+
+def test_a_chain_reads_the_own_state_in_place_of_the_fused_ones(tmp_path, trace):
+    """Three slots, each with the state of the slot before, taken before the norm."""
+    w = draft_tensors()
+    head = load(speculators_folder(tmp_path / "s", w))
+    targets = torch.tensor([5, 14, 19])  # in the sequences of 7, 11 and 11 rows
+    drafts = draft_chains(
+        head, recursion_for(head, None), trace, Anchors(targets - 1, targets), slots=3, valid=V
+    )
+    for target, drafted in zip(targets.tolist(), drafts.tokens.tolist(), strict=True):
+        rows = torch.arange(target - int(trace.position[target]), target)
+        states = torch.cat([trace.states[f"layer_{one}"][rows] for one in LAYERS], dim=1)
+        fused, tokens = states @ w["fc.weight"].T, trace.token[rows + 1]
+        for wanted in drafted:
+            state = layer(w, fused, w["embed_tokens.weight"][tokens])[-1:]
+            logits = rms(state, w["norm.weight"]) @ w["lm_head.weight"].T
+            assert int(KEPT[logits[0].argmax()]) == wanted
+            fused = torch.cat([fused, state])
+            tokens = torch.cat([tokens, torch.tensor([wanted])])
 
 
 @pytest.mark.parametrize("form", ["norm_before_residual", "norm_before_fc", "fc_norm"])

@@ -60,7 +60,7 @@ def test_maximum(low: float, value: float, high: float, wanted: str) -> None:
 def test_every_measure_of_the_catalogue_can_be_limited(measure: str) -> None:
     """Of each measure: wholly good, wholly bad, and over the bound."""
     lowest = possible_range(measure)[0]
-    bound = 0.5 if math.isfinite(lowest) else 0.1
+    bound = lowest + 1.5 if lowest >= 1 else 0.5 if math.isfinite(lowest) else 0.1
     key = "maximum" if better_when_lower(measure) else "minimum"
     sign = -1 if key == "maximum" else 1
     corpus = "de" if measure in SHIFT_MEASURES else "code"

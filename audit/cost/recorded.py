@@ -1,0 +1,162 @@
+"""Chain figures and break-even margins in a Run, so that reports show and policies limit them.
+
+They join the candidate's estimates under the measures of `catalogue.CHAIN_MEASURES`; K and every
+assumption stand in the run's settings. Figures of other heads or other traces are refused. Imports
+no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from audit.chains.records import ChainHead, ChainResult
+from audit.cost.records import COST_SCHEMA, CostResult, HeadCost
+from audit.errors import BadUsageError, MismatchError, NotFoundError, UnreadableError, first_line
+from audit.records import Candidate, Estimate, Run
+
+_MOST_BYTES = 1 << 26
+_LEVEL = 0.95
+_MODEL = "a model on stated assumptions; the interval is that of acceptance"
+
+
+def read_cost(path: Path) -> CostResult:
+    """What `audit cost -o` wrote.
+
+    Raises:
+        NotFoundError: there is no such file.
+        UnreadableError: it is none of ours, or of a newer version.
+    """
+    hint = "write it with `audit cost REF CAND ... -o FILE`"
+    if not path.is_file():
+        raise NotFoundError(f"there is no file {path}", hint=hint, where=path)
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UnreadableError("this file is too long for cost figures", hint=hint, where=path)
+        found = CostResult.model_validate_json(path.read_bytes())
+    except (ValidationError, OSError) as error:
+        raise UnreadableError(
+            f"this is no document of audit cost: {first_line(error)}", hint=hint, where=path
+        ) from error
+    if found.schema_version > COST_SCHEMA:
+        raise UnreadableError(
+            f"these cost figures have schema {found.schema_version}, this version reads up to "
+            f"{COST_SCHEMA}",
+            hint="install a newer head-audit",
+            where=path,
+        )
+    return found
+
+
+def with_figures(run: Run, chain: ChainResult | None, cost: CostResult | None) -> Run:
+    """The run with what `audit chain` and `audit cost` found of its candidates.
+
+    Raises:
+        MismatchError: they are of another reference, of none of these candidates, or of other
+            traces.
+        BadUsageError: acceptance was given by hand, which measures nothing.
+    """
+    settings: dict[str, Any] = dict(run.provenance.settings)
+    more: dict[str, list[Estimate]] = {one.head.sha256: [] for one in run.candidates}
+    if chain:
+        _check_chain(run, chain)
+        for head in chain.heads[1:]:
+            more.setdefault(head.head.sha256, []).extend(_of_chain(head, _registers(run, chain)))
+        settings["chain"] = {
+            "slots": chain.slots, "p_min": chain.p_min, "anchors": chain.anchors,
+            "seed": chain.seed, "verifier": chain.verifier,
+        }  # fmt: skip
+    if cost:
+        _check_cost(run, cost)
+        for one in cost.heads[1:]:
+            more.setdefault(one.sha256 or "", []).extend(_of_cost(cost, one))
+        first = cost.scenarios[0].worth[0]
+        settings["cost"] = {
+            "slots": first.slots, "context": first.context, "users": first.users,
+            "assumptions": list(cost.assumptions),
+        }  # fmt: skip
+    candidates = tuple(_joined(one, more[one.head.sha256]) for one in run.candidates)
+    provenance = run.provenance.model_copy(update={"settings": settings})
+    return run.model_copy(update={"candidates": candidates, "provenance": provenance})
+
+
+def _joined(candidate: Candidate, more: list[Estimate]) -> Candidate:
+    return candidate.model_copy(update={"estimates": (*candidate.estimates, *more)})
+
+
+def _check_chain(run: Run, chain: ChainResult) -> None:
+    _check_heads(run, [one.head.sha256 for one in chain.heads], "chain")
+    here = {trace.info.corpus: trace.sha256 for trace in run.traces}
+    for trace in chain.traces:
+        if here.get(trace.info.corpus) != trace.sha256:
+            raise MismatchError(
+                f"the chain figures were measured on another trace of {trace.info.corpus}",
+                hint="run `audit chain` on the traces of this audit",
+            )
+
+
+def _check_cost(run: Run, cost: CostResult) -> None:
+    _check_heads(run, [one.sha256 for one in cost.heads], "cost")
+    if not cost.scenarios or any(one.register_ is None for one in cost.scenarios):
+        raise BadUsageError(
+            "the cost figures rest on no acceptance that was measured",
+            hint="`audit cost ... --chain FILE -o COST` or `--run ID -o COST`",
+        )
+    here = {trace.info.corpus for trace in run.traces}
+    for one in cost.scenarios:
+        if one.corpus is not None and one.corpus not in here:
+            raise MismatchError(
+                f"the cost figures are of the corpus {one.corpus}, which was not audited",
+                hint="make them from this audit's traces",
+            )
+
+
+def _check_heads(run: Run, hashes: list[str | None], what: str) -> None:
+    if not hashes or hashes[0] != run.reference.sha256:
+        raise MismatchError(
+            f"the {what} figures are of another reference than {run.reference.name}",
+            hint=f"run `audit {what}` on these very files",
+        )
+    if not {one.head.sha256 for one in run.candidates} & set(hashes[1:]):
+        raise MismatchError(
+            f"the {what} figures are of none of these candidates",
+            hint=f"run `audit {what}` on these very files",
+        )
+
+
+def _registers(run: Run, chain: ChainResult) -> set[str]:
+    """Registers of which all corpora of the run have chain figures, so that pooling is the same."""
+    known = {trace.info.corpus for trace in chain.traces}
+    every = {trace.info.register_ for trace in run.traces}
+    lacking = {t.info.register_ for t in run.traces if t.info.corpus not in known}
+    return set(every - lacking)
+
+
+def _of_chain(head: ChainHead, registers: set[str]) -> Iterator[Estimate]:
+    for one in head.figures:
+        if one.corpus is not None or one.register_ in registers:
+            yield one.tokens_per_round
+            yield one.chain_acceptance
+
+
+def _of_cost(cost: CostResult, head: HeadCost) -> Iterator[Estimate]:
+    """The margin against plain decoding, its interval that of acceptance alone."""
+    for scenario in cost.scenarios:
+        for worth in scenario.worth:
+            if worth.head != head.name:
+                continue
+            yield Estimate(
+                measure="break_even_margin",
+                corpus=scenario.corpus,
+                register=scenario.register_,
+                value=worth.break_even_margin,
+                low=worth.margin_low if worth.break_even_margin is not None else None,
+                high=worth.margin_high if worth.break_even_margin is not None else None,
+                level=_LEVEL,
+                positions=scenario.positions,
+                sequences=scenario.sequences,
+                reason=worth.reason or _MODEL,
+            )
