@@ -1,4 +1,4 @@
-"""The lock on a queue: whoever holds it is the one worker. It ends with the process, killed or not."""
+"""The lock on a queue: whoever holds it is the one worker; it ends with the process."""
 
 from __future__ import annotations
 

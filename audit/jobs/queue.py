@@ -74,7 +74,7 @@ class JobQueue:
 
     def __init__(self, folder: Path, start: Callable[[Path], None] | None = None) -> None:
         self.folder = folder
-        self._start = start or _Starter()
+        self._start = start or _start_worker
 
     def submit(
         self, uploads: Sequence[Upload] = (), *, request: Callable[[Path], dict[str, Any]]
@@ -187,6 +187,10 @@ class _Starter:
                 stderr=log, env=own_environment(), start_new_session=True,
             )  # fmt: skip
         self._running.append(process)
+
+
+_start_worker = _Starter()
+"""One for the process: a queue is made anew whenever a page is drawn."""
 
 
 def _look(folder: JobFolder, ahead: int) -> Job:

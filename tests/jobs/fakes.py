@@ -35,9 +35,9 @@ def lines(log: Path) -> list[list[str]]:
     return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def until(holds: Callable[[], object]) -> None:
+def until(holds: Callable[[], object], patience: float = PATIENCE) -> None:
     """Wait, but not for ever."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not holds():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
