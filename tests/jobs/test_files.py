@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 from pathlib import Path
 
@@ -79,13 +78,13 @@ def test_nothing_leads_out(served: Path, tmp_path: Path, name: str) -> None:
 def test_a_file_read_along_may_not_lead_out_either(served: Path, tmp_path: Path) -> None:
     (served / "model" / "tokenizer.json").symlink_to(tmp_path / SECRET)
     for name in ("model", "model/model.safetensors"):
-        with pytest.raises(BadUsageError, match="'tokenizer.json', which belongs to"):
+        with pytest.raises(BadUsageError, match=r"'tokenizer\.json', which belongs to"):
             ServedFiles(served).path(name)
     assert ServedFiles(served).path("a.gguf").is_file()
 
 
 def test_what_is_not_there(served: Path) -> None:
-    with pytest.raises(NotFoundError, match="no 'gone.gguf'"):
+    with pytest.raises(NotFoundError, match=r"no 'gone\.gguf'"):
         ServedFiles(served).path("gone.gguf")
     with pytest.raises(NotFoundError, match="folder of files to audit"):
         ServedFiles(served / "gone").listing()
@@ -143,7 +142,7 @@ def test_refused_uploads_leave_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def refused(words: str, *uploads: Upload) -> None:
         with pytest.raises(AuditError, match=words):
             queue.submit(uploads, request=lambda folder: {"ledger": "l", "ref": "r"})
-        assert not queue.folder.exists() or os.listdir(queue.folder) == []
+        assert not queue.folder.exists() or list(queue.folder.iterdir()) == []
 
     refused("can not be uploaded", Upload("x.pt", io.BytesIO(b"")))
     refused("two uploads are called a_b.gguf", *[Upload(f"a{c}b.gguf", io.BytesIO()) for c in " !"])
