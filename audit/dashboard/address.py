@@ -103,9 +103,7 @@ def page_number(name: str, pages: int) -> int:
         return 1
     if name in st.session_state and not 1 <= st.session_state[name] <= pages:
         st.session_state[name] = 1  # the list became shorter by a filter
-    found = st.number_input(
-        f"page, of {pages:,}", 1, pages, 1, key=name, bind="query-params", width=140
-    )
+    found = st.number_input(f"page, of {pages:,}", 1, pages, 1, key=name, bind="query-params")
     return int(found)
 
 

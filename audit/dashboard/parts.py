@@ -6,17 +6,19 @@ that read no Markdown (`st.text`, `st.dataframe`) or is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
-import altair as alt
 import pandas as pd
 import streamlit as st
 
 from audit.dashboard.words import safe
 from audit.records import Candidate, Outcome, Run
 from audit.report.charts import Drawing
+from audit.report.charts.points import LABEL
 from audit.report.content import Judged, Line
 from audit.report.escape import spreadsheet_cell
 from audit.report.tables import Table, head_table, trace_table
@@ -28,6 +30,11 @@ _OUTCOMES: dict[Outcome, tuple[_Colour, str]] = {
     "fail": ("red", ":material/cancel:"),
     "undecided": ("violet", ":material/help:"),
 }
+_FIGURE = (2.4, 1)
+"""Share of the width for a chart and for what is said of it."""
+_INK = {False: "#4d5761", True: "#b4bdc7"}
+_AROUND = 96
+"""Pixels that axis and legend need beside the plane of a chart."""
 _ROW, _HEADER, _MOST = 35, 38, 16
 """Pixels of a table's row and header, and how many rows it shows before it scrolls."""
 
@@ -96,27 +103,36 @@ def sentences(found: Sequence[str]) -> None:
     st.markdown("\n".join(f"* {safe(sentence)}" for sentence in found))
 
 
-def show_table(table: Table, key: str, most: int = _MOST, wide: Sequence[str] = ()) -> None:
-    """Rows of text, as high as they are many.
-
-    Args:
-        wide: columns that get what room is left.
-    """
+def show_table(table: Table, key: str, most: int = _MOST) -> None:
+    """Rows of text, as high as they are many, up to `most`; beyond that it scrolls."""
     frame = pd.DataFrame(list(table.rows), columns=list(table.header), dtype="str")
     numbers = [table.header[place] for place in table.numbers]
-    columns = _columns(numbers)
-    columns |= {name: st.column_config.TextColumn(width="large") for name in wide}
     st.dataframe(
-        frame, hide_index=True, key=key, height=_height(len(frame), most), column_config=columns
+        frame,
+        hide_index=True,
+        key=key,
+        height=_height(len(frame), most),
+        column_config=_columns(numbers),
     )
 
 
-def open_table(frame: pd.DataFrame, key: str, numbers: Sequence[str] = ()) -> Picked:
-    """A table in which a click on a cell opens a row, and rows can be ticked."""
+def open_table(
+    frame: pd.DataFrame,
+    key: str,
+    numbers: Sequence[str] = (),
+    widths: Mapping[str, int] | None = None,
+    most: int = _MOST,
+) -> Picked:
+    """A table in which a click on a cell opens a row, and rows can be ticked.
+
+    Args:
+        numbers: columns set flush right.
+        widths: pixels, of columns whose cells may be long.
+    """
     state = st.dataframe(
         frame, hide_index=True, key=key, on_select="rerun",
-        selection_mode=["multi-row", "single-cell"], height=_height(len(frame), _MOST),
-        column_config=_columns(numbers),
+        selection_mode=["multi-row", "single-cell"], height=_height(len(frame), most),
+        column_config=_columns(numbers, widths),
     )  # fmt: skip
     selection = state["selection"]
     cells = selection.get("cells") or []
@@ -134,29 +150,49 @@ def plain_table(frame: pd.DataFrame, key: str, numbers: Sequence[str] = ()) -> N
 
 
 def figure(drawing: Drawing, number: str = "") -> None:
-    """A chart under its finding, with notes and its data, or the reason why there is none."""
+    """A chart beside its finding, with notes and its data, or the reason why there is none."""
     with st.container(border=True):
-        st.markdown(f"##### {safe(drawing.title)}")
         if drawing.chart is None:
+            st.markdown(f"##### {safe(drawing.title)}")
             st.text(drawing.reason)
             return
-        for note in drawing.notes:
-            st.caption(safe(note))
-        chart = drawing.chart.copy(deep=False)
-        chart.title = alt.Undefined
+        left, right = st.columns(_FIGURE)
         key = f"{drawing.name}{number}"
-        st.altair_chart(chart, alt=drawing.alternative, key=f"chart-{key}")
-        if drawing.data is not None and len(drawing.data):
-            st.download_button(
-                "chart data", lambda: csv_text(drawing.data), f"{drawing.name}.csv", "text/csv",
-                key=f"data-{key}", on_click="ignore", type="tertiary", icon=":material/download:",
+        with left:
+            st.vega_lite_chart(
+                spec=spec_of(drawing, st.context.theme.type == "dark"), alt=drawing.alternative,
+                key=f"chart-{key}",
             )  # fmt: skip
+        with right:
+            st.markdown(f"##### {safe(drawing.title)}")
+            for note in drawing.notes:
+                st.caption(safe(note))
+            if drawing.data is not None and len(drawing.data):
+                st.download_button(
+                    "chart data", partial(csv_text, drawing.data), f"{drawing.name}.csv",
+                    "text/csv", key=f"data-{key}", on_click="ignore", type="tertiary",
+                    icon=":material/download:",
+                )  # fmt: skip
 
 
-def csv_text(frame: pd.DataFrame | None) -> str:
+def spec_of(drawing: Drawing, dark: bool) -> dict[str, Any]:
+    """A drawing for a page of Streamlit, whose height counts axes and legend in, and whose text
+    stands on a light or a dark ground. Title and description stand beside it."""
+    assert drawing.chart is not None
+    ink = _INK[dark]
+    chart = drawing.chart.configure_legend(
+        orient="top", columns=4, symbolBaseFillColor=ink, symbolBaseStrokeColor=ink,
+        labelColor=ink,
+    ).configure_axis(labelColor=ink, titleColor=ink)  # fmt: skip
+    spec: dict[str, Any] = json.loads(json.dumps(chart.to_dict()).replace(LABEL, ink))
+    spec.pop("title", None)
+    spec.pop("description", None)
+    spec["height"] += _AROUND
+    return spec
+
+
+def csv_text(frame: pd.DataFrame) -> str:
     """A table for a spreadsheet, which must not calculate a stranger's text."""
-    if frame is None:
-        return ""
     cells = {
         str(name): frame[name]
         if pd.api.types.is_numeric_dtype(frame[name].dtype)
@@ -166,8 +202,14 @@ def csv_text(frame: pd.DataFrame | None) -> str:
     return str(pd.DataFrame(cells).to_csv(index=False, lineterminator="\n"))
 
 
-def _columns(numbers: Sequence[str]) -> dict[str, Any]:
-    return {name: st.column_config.TextColumn(alignment="right") for name in numbers}
+def _columns(numbers: Sequence[str], widths: Mapping[str, int] | None = None) -> dict[str, Any]:
+    names = dict.fromkeys([*numbers, *(widths or {})])
+    return {
+        name: st.column_config.TextColumn(
+            width=(widths or {}).get(name), alignment="right" if name in numbers else None
+        )
+        for name in names
+    }
 
 
 def _height(rows: int, most: int) -> int:

@@ -15,9 +15,11 @@ from audit.report.wording import clean
 WAITING, REVIEWED, ALL = "waiting", "reviewed", "all"
 COLUMNS = (
     "head", "verdict", "gate", "worst retention", "interval", "on", "predicted loss",
-    "measured loss", "size", "saved", "review", "reference", "made", "run",
+    "measured loss", "size", "saved", "review", "made", "reference", "run",
 )  # fmt: skip
-NUMBERS = ("worst retention", "predicted loss", "measured loss", "size", "saved")
+NUMBERS = ("worst retention", "size", "saved")
+LOSSES = ("predicted loss", "measured loss")
+"""Numbers, or the reason why there is none."""
 NOT_JUDGED, WAITS = "not judged", "waits"
 
 
@@ -60,21 +62,26 @@ def head_frame(
                 clean(one.worst_corpus or "–"), _predicted(found), _measured(found),
                 wording.size(one.stored_bytes), saved(one.stored_bytes, known.reference_bytes),
                 f"{one.decision} by {clean(one.reviewer or '')}" if one.decision else WAITS,
-                clean(run.reference_name), clean(run.created).replace("T", " ").rstrip("Z"),
+                clean(run.created).replace("T", " ").rstrip("Z"), clean(run.reference_name),
                 clean(run.run) + (" (files missing)" if run.missing else ""),
             )
         )  # fmt: skip
     frame = pd.DataFrame(rows, columns=list(COLUMNS), dtype="str")
-    return sortable(frame, NUMBERS)
+    return sortable(frame, (*NUMBERS, *LOSSES))
 
 
 def sortable(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """With these columns as wide as their widest cell, so that text sorts as the numbers would."""
+    """With the numbers of these columns equally wide, so that text sorts as they would."""
     padded = {}
     for column in columns:
-        cells = frame[column]
-        padded[column] = cells.str.rjust(int(cells.str.len().max()) if len(cells) else 0)
+        cells = list(frame[column])
+        widest = max((len(cell) for cell in cells if _is_number(cell)), default=0)
+        padded[column] = [cell.rjust(widest) if _is_number(cell) else cell for cell in cells]
     return frame.assign(**padded)
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdecimal() or cell[:2].strip("-")[:1].isdecimal()
 
 
 def saved(stored: int | None, whole: int | None) -> str:

@@ -15,6 +15,8 @@ from audit.provenance import vocabulary_sha256
 from audit.report.wording import clean
 
 FILE = "tokenizer.json"
+_MARKS = {ord("\n"): "↵", ord("\t"): "⇥"}
+"""The two control characters that text is full of; others stand as their escapes."""
 TokenText = Callable[[int], str]
 """From a target id to the id with its text in quotes, or the id alone where it has none."""
 
@@ -30,7 +32,7 @@ class TokenReader:
         """The id with its text in quotes, or the id alone where it has none."""
         if not 0 <= id_ < self.size:
             return str(id_)
-        return f"{id_} “{clean(self.tokenizer.decode([id_], skip_special_tokens=False))}”"
+        return f"{id_} “{self._text([id_])}”"
 
     def many(self, ids: Sequence[int]) -> str:
         """Text of consecutive ids; those without text stand as ⟨id⟩."""
@@ -39,10 +41,14 @@ class TokenReader:
             if 0 <= id_ < self.size:
                 known.append(id_)
                 continue
-            out.append(clean(self.tokenizer.decode(known, skip_special_tokens=False)))
+            out.append(self._text(known))
             out.append(f"⟨{id_}⟩")
             known = []
         return "".join(out[:-1])
+
+    def _text(self, ids: Sequence[int]) -> str:
+        text = self.tokenizer.decode(list(ids), skip_special_tokens=False)
+        return clean(text.translate(_MARKS))
 
     def sha256(self) -> str:
         """Hash of the vocabulary, as a trace of the same tokenizer carries it."""

@@ -97,38 +97,36 @@ def _refusals(first: Side, found: Sequence[Pair]) -> None:
     for pair in found:
         if pair.refused is None:
             continue
-        st.subheader(safe(f"{_name(pair.side)} is not comparable"), anchor=False)
+        st.subheader(f"{safe(pair.side.candidate.head.name)} is not comparable", anchor=False)
         states.show_error(pair.refused)
         _inputs(first, pair)
 
 
 def _outcomes(first: Side, found: Sequence[Pair]) -> None:
-    for pair in found:
-        names = _name(first), _name(pair.side)
-        told = [s for one in pair.differences if (s := verdict_of(one, *names))]
-        parts.sentences([f"{names[1]} beside {names[0]}, {sentence}" for sentence in told])
+    sides = [first, *(pair.side for pair in found)]
+    names = _names(sides)
+    for pair, name in zip(found, names[1:], strict=True):
+        st.markdown(f"**{safe(name)} beside {safe(names[0])}**")
+        told = (verdict_of(one, names[0], name) for one in pair.differences)
+        parts.sentences([sentence for sentence in told if sentence])
         if pair.notes:
             st.warning("\n".join(f"* {safe(note)}" for note in pair.notes))
-    sides = [first, *(pair.side for pair in found)]
+    differences = {
+        name: pair.differences for pair, name in zip(found, names[1:], strict=True)
+    }  # fmt: skip
+    parts.figure(charts.paired_retention(names[0], differences))
     candidates = [side.candidate for side in sides]
-    parts.figure(charts.paired_retention(
-        _name(first), {_name(pair.side): pair.differences for pair in found}
-    ))  # fmt: skip
-    left, right = st.columns(2)
-    with left:
-        if pairing.same_traces(sides):
-            parts.figure(charts.size_against_loss(candidates, first.run.reference))
-        else:
-            with st.container(border=True):
-                st.markdown("##### Stored size against the loss on the worst corpus")
-                st.text("Not drawn: the runs have different traces, so their worst corpora differ.")
-    with right:
-        parts.figure(charts.harm_against_disagreement(candidates, summary_of(first.run)))
-    for pair in found:
-        name = _name(pair.side)
-        st.subheader(safe(f"{name} minus {_name(first)}"), anchor=False)
+    if pairing.same_traces(sides):
+        parts.figure(charts.size_against_loss(candidates, first.run.reference))
+    else:
+        with st.container(border=True):
+            st.markdown("##### Stored size against the loss on the worst corpus")
+            st.text("Not drawn: the runs have different traces, so their worst corpora differ.")
+    parts.figure(charts.harm_against_disagreement(candidates, summary_of(first.run)))
+    for pair, name in zip(found, names[1:], strict=True):
+        st.subheader(safe(f"{name} minus {names[0]}"), anchor=False)
         rows = tuple(map(tuple, outcome_rows(pair.differences)))
-        parts.show_table(Table(OUTCOMES, rows, _NUMBERS), f"outcome-{name}")
+        parts.show_table(Table(OUTCOMES, rows, _NUMBERS), f"outcome-{_key(pair.side)}")
         _inputs(first, pair)
 
 
@@ -139,12 +137,20 @@ def _inputs(first: Side, pair: Pair) -> None:
         st.caption("What went in is the same.")
         return
     with st.expander(f"What went in differently: {len(rows)}", expanded=pair.refused is not None):
-        parts.show_table(Table(INPUTS, rows), f"inputs-{_name(pair.side)}")
+        parts.show_table(Table(INPUTS, rows), f"inputs-{_key(pair.side)}")
 
 
-def _name(side: Side) -> str:
-    """A head's name with its run, since two runs may name two heads alike."""
-    return f"{side.candidate.head.name} ({side.run.run[:8]})"
+def _key(side: Side) -> str:
+    return address.head_key(side.run.run, side.candidate.head.sha256)
+
+
+def _names(sides: Sequence[Side]) -> list[str]:
+    """The heads' names, with their runs where two are named alike."""
+    plain = [clean(side.candidate.head.name) for side in sides]
+    return [
+        f"{name} in {side.run.run[:8]}" if plain.count(name) > 1 else name
+        for name, side in zip(plain, sides, strict=True)
+    ]
 
 
 _page()

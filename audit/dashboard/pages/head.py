@@ -16,7 +16,7 @@ from audit.report import charts, history
 from audit.report.calibrated import Summary
 from audit.report.charts.distributions import NEEDED
 from audit.report.content import Judged, Report, report_of
-from audit.report.decided import LIMIT_HEADER, LIMIT_NUMBERS
+from audit.report.decided import LIMIT_HEADER, LIMIT_NUMBERS, LimitLine
 from audit.report.tables import Table
 from audit.report.wording import clean
 
@@ -122,16 +122,15 @@ def _ways_on(run: Run, candidate: Candidate, recorded: Run, said: Sequence[Revie
 
 def _evidence(report: Report, told: Judged, summary: Summary | None) -> None:
     mine = (told.record,)
-    left, right = st.columns(2)
-    with left:
-        parts.figure(charts.harm_against_disagreement(mine, summary))
-    with right:
-        parts.figure(charts.disagreement_against_loss(mine, summary))
+    parts.figure(charts.harm_against_disagreement(mine, summary))
+    parts.figure(charts.disagreement_against_loss(mine, summary))
     if told.limits:
         st.subheader("The policy's limits", anchor=False)
         cells = tuple(line.cells for line in told.limits)
         parts.show_table(Table(LIMIT_HEADER, cells, LIMIT_NUMBERS), "limits")
-        parts.sentences([f"{x.limit}: {x.sentence} ({x.why})" for x in told.limits])
+        parts.sentences([_why(line) for line in told.limits if line.outcome != "pass"])
+        with st.expander("Why the policy has the limits that hold"):
+            parts.sentences([_why(line) for line in told.limits if line.outcome == "pass"])
     if told.evidence.rows:
         st.subheader("What the verdict rests on", anchor=False)
         _evidence_lines(told.evidence)
@@ -145,6 +144,10 @@ def _evidence(report: Report, told: Judged, summary: Summary | None) -> None:
         )
     if summary:
         parts.figure(charts.noise_ladder(summary, mine))
+
+
+def _why(line: LimitLine) -> str:
+    return f"{line.limit}: {line.sentence} ({line.why})"
 
 
 def _evidence_lines(table: Table) -> None:
@@ -161,11 +164,8 @@ def _evidence_lines(table: Table) -> None:
 
 
 def _corpora(told: Judged) -> None:
-    left, right = st.columns(2)
-    with left:
-        parts.figure(charts.retention_by_corpus(told.record))
-    with right:
-        parts.figure(charts.ceiling_by_class(told.record))
+    parts.figure(charts.retention_by_corpus(told.record))
+    parts.figure(charts.ceiling_by_class(told.record))
     st.subheader("Retention, the worst corpus first", anchor=False)
     parts.show_table(told.worst, "worst")
     st.subheader("All estimates", anchor=False)
@@ -182,11 +182,8 @@ def _spread(run: Run, candidate: Candidate) -> None:
     with states.guarded():
         table = store.positions(run, ("candidate", *NEEDED))
     mine = table[table["candidate"] == candidate.head.name]
-    left, right = st.columns(2)
-    with left:
-        parts.figure(charts.kl_spread(mine))
-    with right:
-        parts.figure(charts.flip_margins(mine))
+    parts.figure(charts.kl_spread(mine))
+    parts.figure(charts.flip_margins(mine))
 
 
 def _checks(report: Report) -> None:

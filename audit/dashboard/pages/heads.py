@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
@@ -19,6 +21,13 @@ _GATES = (ALL, "pass", "fail", "undecided", "none")
 _REVIEWS = {WAITING: False, REVIEWED: True, ALL: None}
 _PAGE = 50
 _COMPARED = 5
+_WIDTHS = {
+    "head": 230,
+    "predicted loss": 105,
+    "measured loss": 105,
+    "review": 110,
+    "reference": 120,
+}
 
 
 def _page() -> None:
@@ -29,8 +38,9 @@ def _page() -> None:
     if not whole.counts["runs"]:
         states.no_runs(store.open_here())
     _counts(whole)
-    wanted, reference = _filters()
-    _list(wanted, reference)
+    columns = st.columns([2.2, 1.4, 1.4, 1.8, 1.8, 1], vertical_alignment="bottom")
+    wanted, reference = _filters(columns[:5])
+    _list(wanted, reference, columns[5])
 
 
 def _counts(whole: RunList) -> None:
@@ -47,8 +57,7 @@ def _counts(whole: RunList) -> None:
         column.metric(label, value, border=True)
 
 
-def _filters() -> tuple[Wanted, str | None]:
-    columns = st.columns([2.2, 1.4, 1.4, 2, 2], vertical_alignment="bottom")
+def _filters(columns: Sequence[Any]) -> tuple[Wanted, str | None]:
     with columns[0]:
         review = address.switch("review", "review", tuple(_REVIEWS), WAITING)
     with columns[1]:
@@ -66,7 +75,7 @@ def _filters() -> tuple[Wanted, str | None]:
     return wanted, reference
 
 
-def _list(wanted: Wanted, reference: str | None) -> None:
+def _list(wanted: Wanted, reference: str | None, place: Any) -> None:
     how = RunFilter(
         verdict=wanted.verdict, gate=wanted.gate, head=wanted.head, reference=reference,
         reviewed=wanted.reviewed, limit=1,
@@ -76,7 +85,8 @@ def _list(wanted: Wanted, reference: str | None) -> None:
         if not matching:
             states.no_match(_nothing(wanted, reference), "heads")
             return
-        page = address.page_number("page", -(-matching // _PAGE))
+        with place:
+            page = address.page_number("page", -(-matching // _PAGE))
         found = store.runs(replace(how, limit=_PAGE, offset=_PAGE * (page - 1)))
     members = listed(found.runs, wanted)
     st.caption(
@@ -84,7 +94,7 @@ def _list(wanted: Wanted, reference: str | None) -> None:
         f"{count(matching, 'run')} in all. Click a row to open its head; "
         f"tick two to {_COMPARED} to compare them."
     )
-    picked = parts.open_table(head_frame(members, _facts), "heads-table", NUMBERS)
+    picked = parts.open_table(head_frame(members, _facts), "heads-table", NUMBERS, _WIDTHS)
     if picked.clicked is not None:
         run, one = members[picked.clicked]
         query = address.head_query(run.run, one.head_sha256)

@@ -67,13 +67,13 @@ def _study(found: Calibration) -> None:
     parts.sentences(told.rankings)
     parts.show_table(told.table, "study", 30)
     assert summary is not None
-    left, right = st.columns(2)
-    with left:
-        parts.figure(charts.yardstick_retention(found))
-        parts.figure(charts.noise_ladder(summary))
-    with right:
-        parts.figure(charts.disagreement_against_loss((), summary))
-        parts.figure(charts.harm_against_disagreement((), summary))
+    for drawing in (
+        charts.yardstick_retention(found),
+        charts.disagreement_against_loss((), summary),
+        charts.noise_ladder(summary),
+        charts.harm_against_disagreement((), summary),
+    ):
+        parts.figure(drawing)
     st.subheader("Do the rules hold on this reference?", anchor=False)
     parts.sentences(told.rules)
     st.subheader("Measured on", anchor=False)

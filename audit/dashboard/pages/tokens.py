@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -13,6 +13,7 @@ from audit.dashboard.flips import EVERY, LOST, OUTCOMES, Wanted
 from audit.dashboard.rows import ALL
 from audit.dashboard.words import safe
 from audit.records import Candidate, Run
+from audit.report import charts
 from audit.report.token_text import TokenReader
 from audit.report.wording import clean
 from audit.table import Frame
@@ -50,13 +51,15 @@ def _flips(
     run: Run, candidate: Candidate, table: Frame, found: Frame, reader: TokenReader | None
 ) -> None:
     """Filters and table; a filter redraws these only."""
-    wanted = _filters(run, found)
+    columns = st.columns([1.6, 1.6, 1.6, 1.6, 1], vertical_alignment="bottom")
+    wanted = _filters(run, found, columns)
     shown = flips.filtered(found, wanted)
     if shown.empty:
         states.no_match(f"No flip fits these filters; there are {len(found):,} flips.", "heads")
         return
     pages = -(-len(shown) // _PAGE)
-    number = address.page_number("page", pages)
+    with columns[4]:
+        number = address.page_number("page", pages)
     page = shown.iloc[_PAGE * (number - 1) : _PAGE * number]
     st.caption(
         f"Flips {_PAGE * (number - 1) + 1:,} to {_PAGE * (number - 1) + len(page):,} of "
@@ -64,7 +67,7 @@ def _flips(
         f"Shown: {OUTCOMES[wanted.outcome]}. Click a row for more of its text."
     )
     rows = flips.flip_frame(page, table, candidate.head.kind, reader)
-    picked = parts.open_table(rows, f"flips-{number}", ("its margin", "margin there"))
+    picked = parts.open_table(rows, f"flips-{number}", ("its margin", "margin there"), most=_PAGE)
     if picked.clicked is not None:
         _detail(page.iloc[picked.clicked].to_dict(), table, candidate, reader)
     st.download_button(
@@ -74,9 +77,8 @@ def _flips(
     )  # fmt: skip
 
 
-def _filters(run: Run, found: Frame) -> Wanted:
+def _filters(run: Run, found: Frame, columns: Sequence[Any]) -> Wanted:
     corpora = [trace.info.corpus for trace in run.traces]
-    columns = st.columns([1.6, 1.6, 1.6, 1.4], vertical_alignment="bottom")
     with columns[0]:
         outcome = address.choice("outcome", "outcome", list(OUTCOMES), LOST)
     with columns[1]:
@@ -116,6 +118,7 @@ def _detail(
 
 
 def _lost(table: Frame, found: Frame, name: str, reader: TokenReader | None) -> None:
+    parts.figure(charts.lost_by_class(table[table["candidate"] == name]))
     st.subheader("Tokens most often lost", anchor=False)
     lost = flips.most_lost(found, table, name, _MOST_LOST)
     if lost.empty:

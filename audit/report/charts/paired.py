@@ -77,24 +77,26 @@ def paired_retention(first: str, others: Mapping[str, Sequence[Difference]]) -> 
 
 
 def _rows(others: Mapping[str, Sequence[Difference]]) -> pd.DataFrame:
-    """One row per corpus and head, in the order of the corpora."""
+    """One row per corpus and head, the corpora together."""
+    found = [
+        (name, one)
+        for name, differences in others.items()
+        for one in differences
+        if one.measure == "retention" and one.corpus is not None
+    ]
+    corpora = list(dict.fromkeys(one.corpus for _, one in found))
     rows: list[dict[str, Any]] = []
-    for name, found in others.items():
-        for one in found:
-            if one.measure != "retention" or one.corpus is None or one.value is None:
-                continue
-            place = wording.clean(one.corpus)
-            word = _word(one)
-            rows.append(
-                {
-                    "x": one.value, "x_low": one.low, "x_high": one.high,
-                    "row": place if len(others) == 1 else f"{place} · {short(name)}",
-                    "register": wording.REGISTER_WORDS[one.register], "word": word,
-                    "colour": _WORDS[word], "told": _told(one),
-                }
-            )  # fmt: skip
-    frame = finite_rows(rows, ("x",), _COLUMNS).drop_duplicates("row")
-    return frame.sort_values("row", kind="stable").reset_index(drop=True)
+    for name, one in sorted(found, key=lambda pair: corpora.index(pair[1].corpus)):
+        place, word = wording.clean(one.corpus or ""), _word(one)
+        rows.append(
+            {
+                "x": one.value, "x_low": one.low, "x_high": one.high,
+                "row": place if len(others) == 1 else f"{place} · {short(name)}",
+                "register": wording.REGISTER_WORDS[one.register], "word": word,
+                "colour": _WORDS[word], "told": _told(one),
+            }
+        )  # fmt: skip
+    return finite_rows(rows, ("x",), _COLUMNS).drop_duplicates("row").reset_index(drop=True)
 
 
 def _word(one: Difference) -> str:
