@@ -11,6 +11,9 @@ from pathlib import Path
 import streamlit as st
 
 PAGES_FOLDER = Path(__file__).parent / "pages"
+_ICON = Path(__file__).parent / "icon.png"
+_STYLE = "<style>.stMainBlockContainer { padding-top: 4.5rem; }</style>"
+"""Streamlit leaves a third of a small screen empty above the title."""
 PAGES = {
     "heads": "Heads",
     "head": "Head",
@@ -31,7 +34,8 @@ def page_file(name: str) -> str:
 
 def main() -> None:
     """Show the page that the address names."""
-    st.set_page_config(page_title="head-audit", layout="wide", page_icon=":material/balance:")
+    st.set_page_config(page_title="head-audit", layout="wide", page_icon=str(_ICON))
+    st.html(_STYLE)
     pages = [
         st.Page(page_file(name), title=title, url_path=name, default=name == "heads")
         for name, title in PAGES.items()

@@ -11,15 +11,41 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import streamlit as st
 
 from audit.calibration import Calibration
 from audit.ledger import Judgement, Ledger, RunFilter, RunList, open_ledger
-from audit.records import Review, Run
+from audit.ledger.keep import CALIBRATIONS, kept
+from audit.prediction import Prediction
+from audit.records import Estimate, Review, Run
+from audit.report import wording
+from audit.report.tables import pooled
 from audit.table import Frame
 
-_KEPT_RUNS, _KEPT_TABLES = 128, 16
+_KEPT_LEDGERS, _KEPT_RUNS, _KEPT_TABLES, _KEPT_FACTS = 8, 128, 16, 5_000
+_ENVIRONMENT = ("AUDIT_LEDGER", "AUDIT_DB_URL")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A head's loss under shift as foretold from text in distribution, and as measured."""
+
+    predicted: Prediction | None
+    measured: Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a run's document says that the index does not."""
+
+    losses: dict[str, Loss]
+    """By the candidate's hash."""
+    reference_bytes: int | None
+
+
+NO_FACTS = Facts({}, None)
 
 
 def ledger_argument(arguments: Sequence[str] | None = None) -> str | None:
@@ -32,7 +58,12 @@ def ledger_argument(arguments: Sequence[str] | None = None) -> str | None:
 
 def open_here() -> Ledger:
     """The ledger that `--ledger`, AUDIT_LEDGER and AUDIT_DB_URL name; touches nothing."""
-    return open_ledger(ledger_argument())
+    return _open(ledger_argument(), tuple(os.environ.get(name) for name in _ENVIRONMENT))
+
+
+@st.cache_resource(max_entries=_KEPT_LEDGERS, show_spinner=False)
+def _open(given: str | None, environment: tuple[str | None, ...]) -> Ledger:
+    return open_ledger(given)
 
 
 def runs(wanted: RunFilter) -> RunList:
@@ -52,6 +83,17 @@ def positions(found: Run, columns: tuple[str, ...]) -> Frame:
     return _positions(ledger, found, ledger.where, found.run, columns)
 
 
+def whole_table(found: Run) -> Frame:
+    """All columns of a run's position table, for a report; not kept."""
+    return open_here().load_positions(found)
+
+
+def facts(run_id: str) -> Facts:
+    """What the list of heads needs beyond the index. The run's table is not checked for it."""
+    ledger = open_here()
+    return _facts(ledger, ledger.where, run_id)
+
+
 def reviews(run_id: str) -> list[Review]:
     """All reviews of a run, the first one first."""
     return open_here().reviews_of(run_id)
@@ -62,8 +104,14 @@ def judgements(run_id: str) -> list[Judgement]:
     return open_here().judgements_of(run_id)
 
 
+def studied() -> list[str]:
+    """Beginnings of the hashes of all references that were studied."""
+    names = kept(open_here().store, CALIBRATIONS)
+    return sorted({name.rpartition("/")[2].partition(".")[0] for name in names})
+
+
 def calibration(reference: str) -> Calibration | None:
-    """The newest study of the reference with this hash."""
+    """The newest study of the reference with this hash, or beginning of it."""
     return open_here().load_calibration(reference)
 
 
@@ -76,9 +124,19 @@ def _run(_ledger: Ledger, where: str, run_id: str) -> Run:
 def _positions(
     _ledger: Ledger, _run: Run, where: str, run_id: str, columns: tuple[str, ...]
 ) -> Frame:
-    return _ledger.load_positions(_run, columns)
+    frame = _ledger.load_positions(_run, columns)
+    words = [name for name in ("candidate", "corpus", "register", "oracle_class") if name in frame]
+    return frame.astype(dict.fromkeys(words, "category"))
 
 
-def database_named() -> bool:
-    """Whether the index lies in a database of its own, which may be away."""
-    return bool(os.environ.get("AUDIT_DB_URL"))
+@st.cache_data(max_entries=_KEPT_FACTS, show_spinner=False)
+def _facts(_ledger: Ledger, where: str, run_id: str) -> Facts:
+    found = _ledger.files.document(run_id)
+    losses = {
+        one.head.sha256: Loss(
+            predicted=wording.predictions_of(one).get("shift_loss"),
+            measured=pooled(one.estimates, "shift_loss", "domain_shift"),
+        )
+        for one in found.candidates
+    }
+    return Facts(losses, found.reference.stored_bytes)
