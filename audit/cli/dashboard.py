@@ -30,6 +30,7 @@ _POLL_SECONDS = 0.2
 _EPILOG = """\b
 It listens on 127.0.0.1 only and knows no passwords. Behind a proxy that does, --user-header names
 the header in which the proxy tells who signs; without one, reviews are recorded as unauthenticated.
+Whoever reaches the port without the proxy can write that header, so let nobody else on the machine.
 Audits that were started here go on when it is closed, and are shown when it is opened again.
 
 \b
@@ -47,10 +48,16 @@ Examples:
 )  # fmt: skip
 @click.option("--port", type=click.IntRange(1, 65535), default=8501, show_default=True)
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
-@click.option("--user-header", metavar="NAME", help="Header in which a proxy names its user.")
+@click.option(
+    "--reviewer", metavar="NAME", help="Who signs here; else AUDIT_REVIEWER, else the user's name."
+)
+@click.option(
+    "--user-header", metavar="NAME",
+    help="Header in which a proxy names who signs; else AUDIT_USER_HEADER.",
+)  # fmt: skip
 @shared_options
 def dashboard(
-    shared: Shared, folder: Path | None, port: int, no_browser: bool, user_header: str | None
+    shared: Shared, folder: Path | None, port: int, no_browser: bool, **who: str | None
 ) -> int:
     """Serve the dashboard until Ctrl-C."""
     from audit.jobs.process import own_environment, python_module
@@ -71,9 +78,10 @@ def dashboard(
     command = python_module("streamlit", "run", str(app), *_flags(settings))
     command += [*_flags(_own_settings(port, no_browser)), "--"]
     for option, value in (
-        ("--ledger", shared.ledger_at), ("--files", folder), ("--user-header", user_header),
+        ("--ledger", shared.ledger_at), ("--files", folder), ("--reviewer", who["reviewer"]),
+        ("--user-header", who["user_header"]),
     ):  # fmt: skip
-        command += [option, str(value)] if value else []
+        command += [f"{option}={value}"] if value else []
     with _running(command, own_environment()) as server:
         _wait_until_it_answers(server, port)
         address = f"http://{_HOST}:{port}"

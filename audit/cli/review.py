@@ -74,13 +74,9 @@ def _decide(shared: Shared, ledger: Ledger, run: Run, options: dict[str, Any]) -
     if shared.as_json:
         shared.print_json({"review": saved.model_dump(mode="json")})
     elif shared.quiet < 2:
-        from audit.report.wording import clean
+        from audit.report.history import recorded
 
-        gate = saved.gate or "not judged"
-        click.echo(
-            f"{saved.decision} by {clean(saved.reviewer)} (unauthenticated) recorded for "
-            f"{clean(candidate.head.name)} of run {run.run}, gate {gate} · review {saved.id[:12]}"
-        )
+        click.echo(recorded(saved, candidate.head.name))
 
 
 def _list(shared: Shared, ledger: Ledger, run: Run) -> None:

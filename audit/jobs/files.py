@@ -90,8 +90,7 @@ class ServedFiles:
     def _inside(self, root: Path, folder: Path) -> Iterator[ServedFile]:
         names = {path.name: path for path in _entries(folder) if _stays(path, root)}
         for name, path in names.items():
-            kind = _kind(name)
-            if kind is not None and path.is_file():
+            for kind in kind_of(name) if path.is_file() else ():
                 yield ServedFile(path.relative_to(root).as_posix(), kind)
         if folder == root:
             return
@@ -109,11 +108,11 @@ def _read_along(wanted: Path) -> list[Path]:
     return [path for path in wanted.parent.iterdir() if path.is_file()]
 
 
-def _kind(name: str) -> Kind | None:
-    """What a file is for, by its name; None for part of a set that is named by another file."""
+def kind_of(name: str) -> tuple[Kind, ...]:
+    """What a file is for, by its name; nothing for part of a set that another file names."""
     if (part := _PART.search(name)) and (part["suffix"] != "gguf" or part["number"] != "00001"):
-        return None
-    return next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), None)
+        return ()
+    return tuple(kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix))[:1]
 
 
 def _folders(root: Path) -> Iterator[Path]:

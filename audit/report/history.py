@@ -88,6 +88,15 @@ def review_rows(reviews: Sequence[Review], names: dict[str, str]) -> Rows:
     ]  # fmt: skip
 
 
+def recorded(review: Review, name: str) -> str:
+    """What was just decided on the head of this name, in one sentence."""
+    vouched = "" if review.authenticated else " (unauthenticated)"
+    return (
+        f"{review.decision} by {clean(review.reviewer)}{vouched} recorded for {clean(name)} of run "
+        f"{review.run}, gate {review.gate or 'not judged'} · review {review.id[:12]}"
+    )
+
+
 def judgement_rows(judgements: Sequence[Judgement], names: dict[str, str]) -> Rows:
     """The gate's answers, the first one first."""
     return [
