@@ -7,6 +7,7 @@ Ctrl-C with 0. Its settings are handed over, so that no file of the working fold
 from __future__ import annotations
 
 import importlib.util
+import json
 import socket
 import subprocess
 import tomllib
@@ -73,9 +74,9 @@ def dashboard(
         )
     ledger = shared.open_ledger().where
     _check_port(port)
-    app = Path(str(files("audit") / "dashboard" / "app.py"))
-    settings = tomllib.loads(app.with_name("config.toml").read_text(encoding="utf-8"))
-    command = python_module("streamlit", "run", str(app), *_flags(settings))
+    own = Path(str(files("audit") / "dashboard"))
+    settings = tomllib.loads((own / "config.toml").read_text(encoding="utf-8"))
+    command = python_module("streamlit", "run", str(own / "start" / "app.py"), *_flags(settings))
     command += [*_flags(_own_settings(port, no_browser)), "--"]
     for option, value in (
         ("--ledger", shared.ledger_at), ("--files", folder), ("--reviewer", who["reviewer"]),
@@ -111,13 +112,13 @@ def _own_settings(port: int, no_browser: bool) -> dict[str, Any]:
 
 
 def _flags(settings: dict[str, Any], before: str = "--") -> list[str]:
-    """Settings as options of `streamlit run`; a list is an option given several times."""
+    """Settings as options of `streamlit run`; it reads a list as JSON."""
     out: list[str] = []
     for name, value in settings.items():
         if isinstance(value, dict):
             out += _flags(value, f"{before}{name}.")
         elif isinstance(value, list):
-            out += [f"{before}{name}={one}" for one in value]
+            out.append(f"{before}{name}={json.dumps(value)}")
         else:
             out.append(f"{before}{name}={str(value).lower() if value in (True, False) else value}")
     return out
