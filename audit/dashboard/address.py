@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
@@ -58,9 +58,17 @@ def asked_head() -> tuple[Run, Candidate]:
     return run, find_candidate(run, picked)
 
 
+def tell_unknown(options: Mapping[str, Sequence[str]]) -> None:
+    """Say which values of the address mean nothing here. To be called before the widgets that
+    would drop them, and where there is room for a sentence."""
+    for name, known in options.items():
+        asked = st.query_params.get(name)
+        if asked is not None and asked not in known:
+            states.unknown_value(name, asked, known)
+
+
 def choice(name: str, label: str, options: Sequence[str], default: str) -> str:
     """A choice that lives in the address."""
-    _tell_unknown(name, options)
     index = list(options).index(default)
     picked = st.selectbox(label, options, index=index, key=name, bind="query-params")
     return picked or default
@@ -68,7 +76,6 @@ def choice(name: str, label: str, options: Sequence[str], default: str) -> str:
 
 def switch(name: str, label: str, options: Sequence[str], default: str) -> str:
     """The same as buttons in a row, for a few short options."""
-    _tell_unknown(name, options)
     picked = st.segmented_control(
         label, options, default=default, key=name, bind="query-params", required=True
     )
@@ -81,24 +88,25 @@ def words(name: str, label: str, placeholder: str) -> str | None:
     return (given or "").strip() or None
 
 
+def tell_no_number(names: Sequence[str]) -> None:
+    """Say which values of the address are no numbers from 0 on; before the widgets as well."""
+    for name in names:
+        asked = st.query_params.get(name)
+        try:
+            fits = asked is None or 0 <= float(asked) < _HUGE
+        except ValueError:
+            fits = False
+        if not fits:
+            states.unknown_value(name, asked or "", ["a number from 0 on"])
+
+
 def amount(name: str, label: str) -> float:
     """A number of zero or more that lives in the address."""
-    asked = st.query_params.get(name)
-    try:
-        fits = asked is None or 0 <= float(asked) < _HUGE
-    except ValueError:
-        fits = False
-    if not fits:
-        states.unknown_value(name, asked or "", ["a number from 0 on"])
     return float(st.number_input(label, 0.0, _HUGE, 0.0, 0.5, key=name, bind="query-params"))
 
 
 def page_number(name: str, pages: int) -> int:
     """Which page of a long list, counted from one; a widget only where there are several."""
-    asked = st.query_params.get(name)
-    fits = asked is None or (asked.isdecimal() and 1 <= int(asked) <= pages)
-    if not fits:
-        states.unknown_value(name, asked or "", [f"1 to {pages}"])
     if pages <= 1:
         return 1
     if name in st.session_state and not 1 <= st.session_state[name] <= pages:
@@ -119,9 +127,3 @@ def with_newest_gate(run: Run) -> tuple[Run, AuditError | None]:
         for one in run.candidates
     )
     return run.model_copy(update={"candidates": candidates}), None
-
-
-def _tell_unknown(name: str, options: Sequence[str]) -> None:
-    asked = st.query_params.get(name)
-    if asked is not None and asked not in options:
-        states.unknown_value(name, asked, list(options))

@@ -68,9 +68,7 @@ def _page() -> None:
 
 
 def _tabs() -> Sequence[Any]:
-    asked = st.query_params.get("view")
-    if asked is not None and asked not in VIEWS:
-        states.unknown_value("view", asked, VIEWS)
+    address.tell_unknown({"view": VIEWS})
     return st.tabs(VIEWS, key="view", on_change="rerun", bind="query-params")
 
 

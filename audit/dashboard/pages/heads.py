@@ -21,13 +21,7 @@ _GATES = (ALL, "pass", "fail", "undecided", "none")
 _REVIEWS = {WAITING: False, REVIEWED: True, ALL: None}
 _PAGE = 50
 _COMPARED = 5
-_WIDTHS = {
-    "head": 230,
-    "predicted loss": 105,
-    "measured loss": 105,
-    "review": 110,
-    "reference": 120,
-}
+_WIDTHS = {"head": 230, "predicted loss": 150, "measured loss": 105, "review": 110}
 
 
 def _page() -> None:
@@ -38,6 +32,8 @@ def _page() -> None:
     if not whole.counts["runs"]:
         states.no_runs(store.open_here())
     _counts(whole)
+    address.tell_unknown({"review": tuple(_REVIEWS), "verdict": _VERDICTS, "gate": _GATES})
+    address.tell_no_number(["page"])
     columns = st.columns([2.2, 1.4, 1.4, 1.8, 1.8, 1], vertical_alignment="bottom")
     wanted, reference = _filters(columns[:5])
     _list(wanted, reference, columns[5])

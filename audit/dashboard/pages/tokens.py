@@ -51,8 +51,12 @@ def _flips(
     run: Run, candidate: Candidate, table: Frame, found: Frame, reader: TokenReader | None
 ) -> None:
     """Filters and table; a filter redraws these only."""
+    corpora = [ALL, *(trace.info.corpus for trace in run.traces)]
+    classes = [ALL, *flips.classes_of(found)]
+    address.tell_unknown({"outcome": list(OUTCOMES), "corpus": corpora, "class": classes})
+    address.tell_no_number(["margin", "page"])
     columns = st.columns([1.6, 1.6, 1.6, 1.6, 1], vertical_alignment="bottom")
-    wanted = _filters(run, found, columns)
+    wanted = _filters(corpora, classes, columns)
     shown = flips.filtered(found, wanted)
     if shown.empty:
         states.no_match(f"No flip fits these filters; there are {len(found):,} flips.", "heads")
@@ -77,14 +81,12 @@ def _flips(
     )  # fmt: skip
 
 
-def _filters(run: Run, found: Frame, columns: Sequence[Any]) -> Wanted:
-    corpora = [trace.info.corpus for trace in run.traces]
+def _filters(corpora: Sequence[str], classes: Sequence[str], columns: Sequence[Any]) -> Wanted:
     with columns[0]:
         outcome = address.choice("outcome", "outcome", list(OUTCOMES), LOST)
     with columns[1]:
-        corpus = address.choice("corpus", "corpus", [ALL, *corpora], ALL)
+        corpus = address.choice("corpus", "corpus", corpora, ALL)
     with columns[2]:
-        classes = [ALL, *flips.classes_of(found)]
         token_class = address.choice("class", "class of token", classes, ALL)
     with columns[3]:
         margin = address.amount("margin", "reference's margin at least")

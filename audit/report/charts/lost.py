@@ -22,6 +22,7 @@ from audit.report.charts.base import (
 )
 from audit.report.charts.points import LABEL
 from audit.table import Frame
+from audit.words import some
 
 NAME = "lost-by-class"
 NEEDED = ("oracle_class", "ref_accepts", "cand_accepts")
@@ -42,7 +43,7 @@ def lost_by_class(positions: Frame) -> Drawing:
     if known.empty:
         return nothing(NAME, title, "no tokenizer was known, so tokens have no class")
     rows = _rows(known)
-    few = len(rows) - int((rows["had"] >= _FEWEST).sum())
+    few = list(rows.loc[rows["had"] < _FEWEST, "class"])
     rows = rows[rows["had"] >= _FEWEST].reset_index(drop=True)
     if rows.empty:
         return nothing(NAME, title, f"the reference was right {_FEWEST} times in no class")
@@ -62,7 +63,7 @@ def lost_by_class(positions: Frame) -> Drawing:
     words = base(rows).mark_text(align="left", dx=5, fontSize=10, color=LABEL).encode(
         x="end:Q", y=order, text="told:N"
     )  # fmt: skip
-    notes = [f"{few} classes are left out: fewer than {_FEWEST} acceptances."] if few else []
+    notes = [f"Left out, with fewer than {_FEWEST} acceptances: {some(few)}."] if few else []
     told = "; ".join(f"{row['class']} {row['told']}" for _, row in rows.iterrows())
     data = rows[["class", "had", "lost", "share"]]
     height = _ROW_HEIGHT * len(rows) + _FRAME
