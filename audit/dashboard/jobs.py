@@ -33,7 +33,7 @@ def job_card(job: Job, cancel: Callable[[str], None]) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             colour, icon = _LOOKS[job.status]
             st.badge(job.status, color=colour, icon=icon)
-            st.text(title(job))
+            st.text(title(job), width="stretch")
             if job.is_open:
                 st.button(
                     "Cancel", key=f"cancel-{job.id}", icon=":material/close:",
@@ -67,7 +67,8 @@ def _how_far(job: Job) -> None:
 
 
 def _gate(job: Job) -> str:
-    said = _GATE.get(job.state.exit_code or 0) if job.state else None
+    done = job.state if job.status == "done" else None
+    said = _GATE.get(done.exit_code or 0) if done else None
     return f"; {said}" if said else ""
 
 

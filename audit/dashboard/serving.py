@@ -63,7 +63,7 @@ def signer() -> Signer:
             "Nobody vouches for this name: it is the server's setting (AUDIT_REVIEWER), and "
             "whoever reaches this page signs with it.",
         )  # fmt: skip
-    name = " ".join((st.context.headers.get(header) or "").split())[:_NAME_LENGTH]
+    name = " ".join(_header(header).split())[:_NAME_LENGTH]
     if not name:
         raise BadUsageError(
             f"the header {header}, in which a proxy must name you, is not there, so you can not "
@@ -71,3 +71,8 @@ def signer() -> Signer:
             hint="open this page through the proxy",
         )
     return Signer(name, True, f"The proxy vouches for this name, in the header {header}.")
+
+
+def _header(name: str) -> str:
+    """A header of the request that opened this page; empty where it is not there."""
+    return st.context.headers.get(name) or ""
