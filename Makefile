@@ -9,7 +9,7 @@ BIN = $(VENV)/bin
 # test needs. Any torch that pyproject.toml admits will do: make test TORCH="torch>=2.5"
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test test-real lint types bench clean
+.PHONY: demo test test-real test-browser lint types bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,10 @@ test: $(VENV)/.ready
 
 test-real: $(VENV)/.gemma
 	$(BIN)/python -m pytest -q -m real
+
+# Needs Chromium (apt-get install chromium, or AUDIT_CHROMIUM); without one these tests skip.
+test-browser: $(VENV)/.ready
+	$(BIN)/python -m pytest -q -m browser tests/browser
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -81,8 +81,7 @@ def test_what_passed_is_accepted_with_a_reason(go: Go, ledger: Ledger) -> None:
     assert review.id[:12] in at.success[0].value and "unauthenticated" in at.success[0].value
     assert at.radio[0].value is None and at.text_area[0].value == "", "not signed twice"
     again = go(ledger, "review", run=run.run)
-    frames = [one.value for one in again.dataframe]
-    assert any("worth the memory" in str(frame.values) for frame in frames)
+    assert "worth the memory" in told(again) and "by ada (unauthenticated)" in told(again)
     assert not again.success
 
 

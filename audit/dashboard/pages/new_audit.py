@@ -20,6 +20,8 @@ _WATCHED = "job"
 """The job that this visitor started: in the address, so that a reload finds it again."""
 _FOLLOW = "new-audit-follow"
 """The job whose head is opened when it is done: not one that was done before it was looked at."""
+_STARTED = "new-audit-started"
+"""All jobs of this visit: their ends are told in full, also where another one is waited for."""
 _REFUSED = "new-audit-refused"
 _POLL_SECONDS = 1.0
 _EARLIER = 10
@@ -64,8 +66,8 @@ def _jobs(queue: JobQueue, open_before: Sequence[str]) -> None:
         jobs = _look(queue)
     if _open_ids(jobs) != list(open_before):
         st.rerun(scope="app")
-    watched = st.query_params.get(_WATCHED)
-    shown = [job for job in jobs if job.is_open or job.id == watched]
+    mine = [st.query_params.get(_WATCHED), *st.session_state.get(_STARTED, ())]
+    shown = [job for job in jobs if job.is_open or job.id in mine]
     for job in reversed(shown):
         job_card(job, queue.cancel)
     earlier = [job for job in jobs if job not in shown]
@@ -152,6 +154,7 @@ def _start(
         st.session_state[_REFUSED] = error
     else:
         st.session_state[_FOLLOW] = st.query_params[_WATCHED] = job
+        st.session_state[_STARTED] = [*st.session_state.get(_STARTED, ()), job]
     st.rerun()
 
 

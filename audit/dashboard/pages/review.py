@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from typing import Literal
 
 import streamlit as st
 
@@ -21,6 +22,12 @@ from audit.report.tables import Table
 from audit.report.wording import clean
 
 _DECISIONS = {"accept": "accept", "reject": "reject", "more-data": "ask for more data"}
+_LOOKS: dict[str, tuple[Literal["green", "red", "violet"], str]] = {
+    "accept": ("green", ":material/check_circle:"),
+    "reject": ("red", ":material/cancel:"),
+    "more-data": ("violet", ":material/help:"),
+}
+_MOST_REVIEWS = 20
 _NEW = ""
 """Choice of a waiver that is yet to be written."""
 _TOLD = "review-told"
@@ -118,6 +125,7 @@ def _ask_waivers(
         icon=":material/policy_alert:",
     )
     today = now_utc()[:10]
+    sentences = {one.limit: one.sentence for one in (newest.limits if newest else ())}
     fresh: list[str] = []
     for limit in needed:
         labels = {
@@ -129,6 +137,8 @@ def _ask_waivers(
             f"waiver for {safe(limit)}", list(labels), key=_waiver_key(limit, key),
             format_func=labels.__getitem__,
         )  # fmt: skip
+        if limit in sentences:
+            st.caption(safe(sentences[limit]))
         if picked == _NEW:
             fresh.append(limit)
     if fresh:
@@ -188,9 +198,9 @@ def _history(run: Run, said: Sequence[Review], waivers: Sequence[Waiver]) -> Non
     names = {one.head.sha256: one.head.name for one in run.candidates}
     with states.guarded():
         judged = store.judgements(run.run)
+    st.subheader("What people decided", anchor=False)
+    _decisions(said, names)
     for title, header, rows, none in (
-        ("What people decided", history.REVIEWS, history.review_rows(said, names)[::-1],
-         "Nobody decided yet."),
         ("What the gate said", history.JUDGEMENTS, history.judgement_rows(judged, names)[::-1],
          f"No policy was held against this run: audit gate {run.run} --policy FILE does."),
         ("Waivers of this head", history.WAIVERS, history.waiver_rows(waivers, now_utc()[:10]),
@@ -201,7 +211,23 @@ def _history(run: Run, said: Sequence[Review], waivers: Sequence[Waiver]) -> Non
             parts.show_table(Table(header, tuple(map(tuple, rows))), title)
         else:
             st.text(none)
-    st.caption("Entries are appended and never changed; the newest decision counts.")
+
+
+def _decisions(said: Sequence[Review], names: dict[str, str]) -> None:
+    """The newest first, each reason in full: it is what the decision is defended with."""
+    if not said:
+        st.text("Nobody decided yet.")
+    for row in history.review_rows(said, names)[: -_MOST_REVIEWS - 1 : -1]:
+        told = dict(zip(history.REVIEWS, row, strict=True))
+        with st.container(border=True):
+            with st.container(horizontal=True, vertical_alignment="center"):
+                colour, icon = _LOOKS[told["decision"]]
+                st.badge(told["decision"], color=colour, icon=icon)
+                st.text(f"{told['candidate']} · by {told['by']} · {told['reviewed']}")
+            st.text(told["reason"])
+            st.caption(safe(f"gate then: {told['gate then']} · waivers: {told['waivers']}"))
+    more = f"Shown are {_MOST_REVIEWS} of {len(said)}. " if len(said) > _MOST_REVIEWS else ""
+    st.caption(f"{more}Decisions are appended and never changed; the newest one counts.")
 
 
 _page()
