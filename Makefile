@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 WORKERS ?= 2
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-real test-study lint types bench clean
+.PHONY: demo test test-real test-study test-browser lint types bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,10 @@ test-real: $(VENV)/.gemma
 
 test-study: $(VENV)/.gemma
 	$(BIN)/python -m pytest -q -m study
+
+# Needs Chromium (apt-get install chromium, or AUDIT_CHROMIUM); without one these tests skip.
+test-browser: $(VENV)/.ready
+	$(BIN)/python -m pytest -q -m browser tests/browser
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

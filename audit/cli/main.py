@@ -45,6 +45,7 @@ _COMMANDS = {
     "waivers": "which heads may pass which limits",
     "ledger": "the ledger itself: what is in it, and is it whole",
     "corpora": "the bundled corpora",
+    "dashboard": "open the app in which people review heads",
 }
 
 _EPILOG = """\b

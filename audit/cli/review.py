@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,9 +11,7 @@ from audit.errors import BadUsageError
 
 if TYPE_CHECKING:
     from audit.ledger import Ledger
-    from audit.records import Candidate, Run, Waiver
-
-REVIEWER = "AUDIT_REVIEWER"
+    from audit.records import Run
 
 _EPILOG = """\b
 Accepting a candidate that the gate passed needs nothing more. One that failed or is undecided needs
@@ -38,7 +33,7 @@ Examples:
 @click.option("--decision", type=click.Choice(["accept", "reject", "more-data"]))
 @click.option("--reason", help="Why; needed with a decision.")
 @click.option("--candidate", metavar="NAME", help="Which one, where the run has several.")
-@click.option("--reviewer", metavar="NAME", help=f"Else {REVIEWER}, else the user's name.")
+@click.option("--reviewer", metavar="NAME", help="Else AUDIT_REVIEWER, else the user's name.")
 @click.option("--waiver", "waivers", multiple=True, metavar="ID", help="A waiver that holds.")
 @click.option(
     "--waiver-limit", "limits", multiple=True, metavar="NAME", help="Waive this limit as well."
@@ -61,84 +56,27 @@ def review(shared: Shared, run: str, **options: Any) -> None:
             )
         _list(shared, ledger, found)
     else:
-        _decide(shared, ledger, found, _Wanted(**options))
+        _decide(shared, ledger, found, options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What was asked for."""
-
-    decision: str
-    reason: str | None
-    candidate: str | None
-    reviewer: str | None
-    waivers: tuple[str, ...]
-    limits: tuple[str, ...]
-    expires: str | None
-
-
-def reviewer_name(given: str | None) -> str:
-    """Who speaks: as given, else AUDIT_REVIEWER, else the user of the operating system."""
-    try:
-        return given or os.environ.get(REVIEWER) or getpass.getuser()
-    except (KeyError, OSError, ImportError) as error:
-        raise BadUsageError(
-            "the reviewer's name is not known", hint=f"give it with --reviewer or {REVIEWER}"
-        ) from error
-
-
-def _decide(shared: Shared, ledger: Ledger, run: Run, wanted: _Wanted) -> None:
+def _decide(shared: Shared, ledger: Ledger, run: Run, options: dict[str, Any]) -> None:
     from audit.ledger import find_candidate
-    from audit.provenance import now_utc
-    from audit.records import Review
+    from audit.ledger.signing import Decided, check_reason, reviewer_name, sign
 
-    if not wanted.reason:
-        raise BadUsageError("a decision needs a reason", hint="--reason TEXT")
-    if bool(wanted.limits) != bool(wanted.expires):
+    check_reason(options["reason"])
+    if bool(options["limits"]) != bool(options["expires"]):
         raise BadUsageError(
             "--waiver-limit and --expires belong together", hint="give both, or neither"
         )
-    candidate = find_candidate(run, wanted.candidate)
-    judged = ledger.newest_judgement(run.run, candidate.head.sha256)
-    review = Review.model_validate(
-        {
-            "id": "",
-            "run": run.run,
-            "head_sha256": candidate.head.sha256,
-            "decision": wanted.decision,
-            "reason": wanted.reason,
-            "reviewer": reviewer_name(wanted.reviewer),
-            "authenticated": False,
-            "created": now_utc(),
-            "gate": judged.outcome if judged else None,
-            "policy_sha256": judged.policy.sha256 if judged else None,
-            "waivers": tuple(ledger.find_waiver(name) for name in wanted.waivers),
-        }
-    )
-    fresh = _waivers(wanted, candidate, review.reviewer, review.created)
-    saved = ledger.add_review(review, fresh)
+    candidate = find_candidate(run, options["candidate"])
+    said = Decided(**options | {"reviewer": reviewer_name(options["reviewer"])})
+    saved = sign(ledger, run, said, ledger.newest_judgement(run.run, candidate.head.sha256))
     if shared.as_json:
         shared.print_json({"review": saved.model_dump(mode="json")})
     elif shared.quiet < 2:
-        from audit.report.wording import clean
+        from audit.report.history import recorded
 
-        gate = saved.gate or "not judged"
-        click.echo(
-            f"{saved.decision} by {clean(saved.reviewer)} (unauthenticated) recorded for "
-            f"{clean(candidate.head.name)} of run {run.run}, gate {gate} · review {saved.id[:12]}"
-        )
-
-
-def _waivers(wanted: _Wanted, candidate: Candidate, who: str, created: str) -> list[Waiver]:
-    from audit.records import Waiver
-
-    return [
-        Waiver(
-            id="", head_sha256=candidate.head.sha256, limit=limit, reason=wanted.reason or "",
-            who=who, created=created, expires=wanted.expires or "",
-        )
-        for limit in wanted.limits
-    ]  # fmt: skip
+        click.echo(recorded(saved, candidate.head.name))
 
 
 def _list(shared: Shared, ledger: Ledger, run: Run) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from audit.cli.frame import Shared, shared_options
-from audit.cli.review import reviewer_name
 
 _EPILOG = """\b
 A waiver holds for the bytes it names, not for a file name: a new build of the head needs a new one.
@@ -32,6 +31,7 @@ def waive(
 
     HEAD_HASH is a candidate's whole hash, or the beginning of one that the ledger knows.
     """
+    from audit.ledger.signing import reviewer_name
     from audit.provenance import now_utc
     from audit.records import Waiver
     from audit.report.wording import clean

@@ -81,6 +81,8 @@ def check_waiver(waiver: Waiver, today: str) -> None:
     for what in ("limit", "reason", "who"):
         if not getattr(waiver, what).strip():
             raise BadUsageError(f"a waiver needs a {what}", hint=f"give one with --{what}")
+    if not waiver.expires:
+        raise BadUsageError("a waiver needs a last day", hint="give one with --expires")
     try:
         day = date.fromisoformat(waiver.expires).isoformat()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Foreign text made safe for Markdown and YAML: names, sentences and tokens come from strangers.
+"""Foreign text made safe for Markdown, YAML and CSV: names and tokens come from strangers.
 
 HTML and XML are escaped by the libraries that write them (jinja2, xml.etree). What is given here
 is one line already (`wording.clean`): no control, no line break, nothing that turns the text.
@@ -10,6 +10,8 @@ import json
 import math
 import re
 from collections.abc import Sequence
+
+from audit.report.wording import clean
 
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]#|~!$])")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -72,3 +74,11 @@ def yaml_number(value: float | None) -> str:
     if "." not in mantissa:
         mantissa += ".0"
     return f"{mantissa}e{exponent}" if e else mantissa
+
+
+def spreadsheet_cell(value: object) -> object:
+    """A cell of CSV: no control characters, and nothing that a spreadsheet calculates."""
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = clean(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

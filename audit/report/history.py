@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from audit.ledger import CandidateRow, Judgement, RunRow, Verification, in_force
 from audit.records import Review, Waiver
 from audit.report import wording
+from audit.report.escape import spreadsheet_cell
 from audit.report.wording import clean
 from audit.words import count
 
@@ -70,7 +71,7 @@ def run_csv(runs: Sequence[RunRow]) -> str:
                 one.verdict, one.gate, one.policy, one.worst_retention, one.worst_low,
                 one.worst_high, one.worst_corpus, one.decision, one.reviewer, one.reviews,
             ]  # fmt: skip
-            writer.writerow([_cell(value) for value in (*shared, *own)])
+            writer.writerow([spreadsheet_cell(value) for value in (*shared, *own)])
     return text.getvalue()
 
 
@@ -85,6 +86,15 @@ def review_rows(reviews: Sequence[Review], names: dict[str, str]) -> Rows:
         ]
         for one in reviews
     ]  # fmt: skip
+
+
+def recorded(review: Review, name: str) -> str:
+    """What was just decided on the head of this name, in one sentence."""
+    vouched = "" if review.authenticated else " (unauthenticated)"
+    return (
+        f"{review.decision} by {clean(review.reviewer)}{vouched} recorded for {clean(name)} of run "
+        f"{review.run}, gate {review.gate or 'not judged'} · review {review.id[:12]}"
+    )
 
 
 def judgement_rows(judgements: Sequence[Judgement], names: dict[str, str]) -> Rows:
@@ -153,11 +163,3 @@ def _candidate(row: CandidateRow) -> list[str]:
 
 def _name(sha256: str, names: dict[str, str]) -> str:
     return clean(names.get(sha256, sha256[:12]))
-
-
-def _cell(value: object) -> object:
-    """Names come from strangers: no control characters, and nothing a spreadsheet calculates."""
-    if not isinstance(value, str):
-        return "" if value is None else value
-    text = clean(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -6,15 +6,19 @@ last. Colour only repeats what a word says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.table import Table as Grid
 from rich.text import Text
 
+from audit.progress import ENVIRONMENT, Progress, progress_lines
 from audit.records import Inspection, Run
 from audit.report import wording
 from audit.report.content import Judged, Line, Report, findings_told, report_of
@@ -80,19 +84,26 @@ def show_inspection(found: Inspection, console: Console, *, quiet: bool = False)
 
 
 @contextmanager
-def progress_on(console: Console, enabled: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress callback (what, done, total) drawn on `console`, or one that does nothing."""
+def progress_on(console: Console, enabled: bool) -> Iterator[Progress]:
+    """A progress callback drawn on `console`, or one that does nothing.
+
+    Where AUDIT_PROGRESS names a file, the callback writes lines into it instead: see `progress`.
+    """
+    if place := os.environ.get(ENVIRONMENT):
+        with progress_lines(Path(place)) as report:
+            yield report
+        return
     if not enabled or not console.is_terminal:
         yield lambda what, done, total: None
         return
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
-        def report(what: str, done: int, total: int) -> None:
+        def draw(what: str, done: int, total: int) -> None:
             bar.update(task, description=wording.clean(what), completed=done, total=total)
 
-        yield report
+        yield draw
 
 
 def rows(console: Console, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import asdict
 from pathlib import Path
 
+from audit.cache import cache_folder
 from audit.corpora import Corpus, corpus_documents, load_corpora
 from audit.provenance import canonical_json
 from audit.records import Register
@@ -14,17 +14,9 @@ from audit.traces.model_files import find_model, identify
 from audit.traces.recipe import Recipe, Source
 from audit.traces.suite import Job, Progress, Suite, capture_suite
 
-ENVIRONMENT = "AUDIT_CACHE"
 POSITIONS = 2500
 """Positions per corpus: what the published study measured on."""
 CONTEXT = 512
-
-
-def cache_folder() -> Path:
-    """AUDIT_CACHE, or head-audit in the user's cache folder."""
-    given = os.environ.get(ENVIRONMENT)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(given) if given else Path(base) / "head-audit"
 
 
 def whole_model(path: Path) -> Path | None:

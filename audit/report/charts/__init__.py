@@ -9,6 +9,8 @@ from audit.report.charts.forest import ceiling_by_class, retention_by_corpus
 from audit.report.charts.frontier import size_against_loss
 from audit.report.charts.harm import harm_against_disagreement
 from audit.report.charts.loss import disagreement_against_loss
+from audit.report.charts.lost import lost_by_class
+from audit.report.charts.paired import paired_retention
 from audit.report.charts.study import noise_ladder, yardstick_retention
 
 __all__ = [
@@ -18,7 +20,9 @@ __all__ = [
     "flip_margins",
     "harm_against_disagreement",
     "kl_spread",
+    "lost_by_class",
     "noise_ladder",
+    "paired_retention",
     "retention_by_corpus",
     "size_against_loss",
     "yardstick_retention",
