@@ -184,7 +184,7 @@ def spec_of(drawing: Drawing, dark: bool) -> dict[str, Any]:
         orient="top", columns=4, symbolBaseFillColor=ink, symbolBaseStrokeColor=ink,
         labelColor=ink,
     ).configure_axis(labelColor=ink, titleColor=ink)  # fmt: skip
-    spec: dict[str, Any] = json.loads(json.dumps(chart.to_dict()).replace(LABEL, ink))
+    spec: dict[str, Any] = json.loads(json.dumps(chart.to_dict(validate=False)).replace(LABEL, ink))
     spec.pop("title", None)
     spec.pop("description", None)
     spec["height"] += _AROUND
