@@ -40,7 +40,7 @@ def test_it_says_what_was_compared_then_the_outcome_then_the_evidence(
     assert len(figures(at)) == 2
 
 
-def test_what_changed_since_the_last_time_stands_out(go: Go, made_ledger: Made) -> None:
+def test_what_changed_in_the_policy_stands_out(go: Go, made_ledger: Made) -> None:
     at = go(made_ledger.ledger, "head", **made_ledger.head("judged", "1"))
     assert "shift: threshold changed 0.9 -&gt; 0.95" in at.warning[0].value
     assert not go(made_ledger.ledger, "head", **made_ledger.head("two", "2")).warning
