@@ -1,4 +1,4 @@
-"""Classes of tokens that a trimmed head kept, counted by hand; special ids; names in any spelling."""
+"""Classes of tokens that a trimmed head kept, counted by hand; special ids; names as written."""
 
 from __future__ import annotations
 
