@@ -1,4 +1,4 @@
-"""Which classes of tokens a trimmed head kept, counted by hand; special ids; names in any spelling."""
+"""Which classes of tokens a trimmed head kept, counted by hand; names in any spelling."""
 
 from __future__ import annotations
 
