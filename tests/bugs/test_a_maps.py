@@ -156,12 +156,13 @@ def test_bug_08_extra_stop_ids_are_lost(tmp_path: Path) -> None:
     assert "ids 9, 12" in told(run, "SPECIAL_LOST")[0][1]
     policy = tmp_path / "policy.toml"
     policy.write_text(
-        'schema = 1\n[[require]]\nname = "stops"\nno_findings = ["STOP_LOST"]\n'
+        'schema = 1\nname = "drafts"\n[[require]]\nname = "stops"\nno_findings = ["STOP_LOST"]\n'
         'reason = "a draft must be able to end"\ndate = 2026-01-01\n'
     )
     args = ("compare", folder, "--trim", card, "--trace", place, "--ledger", tmp_path / "ledger")
     code, gated = audit(*args, "--gate", policy)
-    assert code == 1 and gated["candidates"][0]["gate"]["outcome"] == "fail"
+    assert code == 1, gated
+    assert gated["candidates"][0]["gate"]["outcome"] == "fail"
 
 
 def test_bug_10_every_id_is_of_the_target_vocabulary(tmp_path: Path) -> None:

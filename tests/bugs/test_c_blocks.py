@@ -155,7 +155,7 @@ def test_bug_36_random_embeddings_exported_with_the_draft(tmp_path: Path) -> Non
     head = load(random, "eagle3", verifier)
     from audit.heads.rows import DenseRows
 
-    wide = 0.02 * torch.randn(512, H, generator=torch.Generator().manual_seed(0))
+    wide = 0.02 * torch.randn(512, 64, generator=torch.Generator().manual_seed(0))
     assert head.block.embedding is not None
     embedding = replace(head.block.embedding, rows=DenseRows(wide))
     block = replace(head.block, embedding=embedding)
