@@ -55,7 +55,7 @@ class Visitor:
     complaints: list[str] = field(default_factory=list)
 
     def go(self, path: str) -> Page:
-        """Open an address and wait until the page is drawn. Heads, the landing page, has no name."""
+        """Open an address and wait until it is drawn. Heads, the landing page, has no name."""
         path = path.removeprefix("heads")
         self.page.goto(f"{self.url}/{path}")
         return self.drawn()
