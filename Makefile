@@ -47,6 +47,7 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/capture.py
 	$(BIN)/python benchmarks/decode.py
+	PYTHONPATH=. $(BIN)/python benchmarks/dashboard.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

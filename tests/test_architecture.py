@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
     "module", ["audit.ledger", "audit.verdict", "audit.estimates", "audit.report.terminal",
                "audit.cli.main", "audit.cli.show", "audit.corpora", "audit.gating", "audit.policy",
                "audit.cli.gate", "audit.cli.policy", "audit.report.limits",
-               "audit.diff", "audit.report.history"],
+               "audit.diff", "audit.report.history", "audit.dashboard.parts",
+               "audit.dashboard.tokenizer", "audit.dashboard.pairing", "audit.dashboard.exports"],
 )  # fmt: skip
 def test_what_judges_or_shows_never_loads_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

@@ -31,7 +31,7 @@ def head_key(run_id: str, head_sha256: str) -> str:
 def asked_run() -> Run:
     """The run that the address names. Stops the page where there is none."""
     wanted = st.query_params.get(RUN, "")
-    with states.guarded():
+    with states.guarded(way_out=True):
         if not wanted:
             states.nothing_chosen("head", store.open_here())
         return store.run(wanted)

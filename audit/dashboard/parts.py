@@ -30,7 +30,7 @@ _OUTCOMES: dict[Outcome, tuple[_Colour, str]] = {
     "fail": ("red", ":material/cancel:"),
     "undecided": ("violet", ":material/help:"),
 }
-_FIGURE = (2.4, 1)
+_FIGURE = (2.6, 1)
 """Share of the width for a chart and for what is said of it."""
 _INK = {False: "#4d5761", True: "#b4bdc7"}
 _AROUND = 96
@@ -121,18 +121,22 @@ def open_table(
     key: str,
     numbers: Sequence[str] = (),
     widths: Mapping[str, int] | None = None,
+    *,
+    ticks: bool = False,
     most: int = _MOST,
 ) -> Picked:
-    """A table in which a click on a cell opens a row, and rows can be ticked.
+    """A table in which a click on a cell opens a row.
 
     Args:
         numbers: columns set flush right.
         widths: pixels, of columns whose cells may be long.
+        ticks: whether rows can be ticked as well.
+        most: rows shown before it scrolls.
     """
     state = st.dataframe(
         frame, hide_index=True, key=key, on_select="rerun",
-        selection_mode=["multi-row", "single-cell"], height=_height(len(frame), most),
-        column_config=_columns(numbers, widths),
+        selection_mode=["multi-row", "single-cell"] if ticks else "single-cell",
+        height=_height(len(frame), most), column_config=_columns(numbers, widths),
     )  # fmt: skip
     selection = state["selection"]
     cells = selection.get("cells") or []
@@ -181,10 +185,10 @@ def spec_of(drawing: Drawing, dark: bool) -> dict[str, Any]:
     assert drawing.chart is not None
     ink = _INK[dark]
     chart = drawing.chart.configure_legend(
-        orient="top", columns=4, symbolBaseFillColor=ink, symbolBaseStrokeColor=ink,
-        labelColor=ink,
+        orient="top", columns=4, columnPadding=8, labelFontSize=11, labelColor=ink,
+        symbolBaseFillColor=ink, symbolBaseStrokeColor=ink,
     ).configure_axis(labelColor=ink, titleColor=ink)  # fmt: skip
-    spec: dict[str, Any] = json.loads(json.dumps(chart.to_dict()).replace(LABEL, ink))
+    spec: dict[str, Any] = json.loads(json.dumps(chart.to_dict(validate=False)).replace(LABEL, ink))
     spec.pop("title", None)
     spec.pop("description", None)
     spec["height"] += _AROUND

@@ -22,12 +22,18 @@ _TOLD = 5
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
-    """Show an error of the product in words and stop the page there."""
+def guarded(*, way_out: bool = False) -> Iterator[None]:
+    """Show an error of the product in words and stop the page there.
+
+    Args:
+        way_out: also lead to the list of heads.
+    """
     try:
         yield
     except AuditError as error:
         show_error(error)
+        if way_out:
+            _to_heads()
         st.stop()
 
 
@@ -66,8 +72,12 @@ def nothing_chosen(what: str, ledger: Ledger) -> NoReturn:
     if not ledger.run_ids():
         no_runs(ledger)
     st.info(f"No {what} is chosen. Pick one on the page Heads.", icon=":material/touch_app:")
-    st.page_link(page_file("heads"), label="To Heads", icon=":material/arrow_back:")
+    _to_heads()
     st.stop()
+
+
+def _to_heads() -> None:
+    st.page_link(page_file("heads"), label="To Heads", icon=":material/arrow_back:")
 
 
 def no_match(told: str, page: str) -> None:

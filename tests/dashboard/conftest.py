@@ -13,7 +13,6 @@ from streamlit.testing.v1 import AppTest
 from audit.ledger import Ledger
 from audit.records import Run
 from tests.dashboard.made import small_ledger
-from tests.report.conftest import golden  # noqa: F401
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
 Go = Callable[..., AppTest]
@@ -48,7 +47,7 @@ def no_settings_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
 def go(monkeypatch: pytest.MonkeyPatch) -> Go:
     """Opens a page over a ledger, as its address in a browser would; no page may raise."""
 
-    def open_page(ledger: Ledger | Path, page: str, **query: str | list[str]) -> AppTest:
+    def open_page(ledger: Ledger | Path, page: str, /, **query: str | list[str]) -> AppTest:
         where = ledger if isinstance(ledger, Path) else ledger.where
         monkeypatch.setenv("AUDIT_LEDGER", str(where))
         at = AppTest.from_file(str(APP), default_timeout=_SECONDS)

@@ -19,26 +19,31 @@ _VOCABULARY = 3_000
 
 
 def table(name: str, rows: int, seed: int = 0, sequences: int = 20) -> Frame:
-    """A position table of one candidate on all corpora, about `rows` long."""
-    rng = np.random.default_rng(seed)
+    """A position table of one candidate on all corpora, about `rows` long.
+
+    Trace and reference are the same for every seed; what the candidate proposes is not.
+    """
+    trace, own = np.random.default_rng(0), np.random.default_rng(seed)
     frames = []
     each = max(rows // len(CORPORA), sequences)
     for place, (corpus, register) in enumerate(CORPORA):
         n = each
-        oracle = rng.zipf(1.3, n) % _VOCABULARY
-        ref = np.where(rng.random(n) < 0.6, oracle, rng.integers(0, _VOCABULARY, n))
-        keep = 0.9 if place == 0 else 0.7
-        cand = np.where(rng.random(n) < keep, ref, rng.integers(0, _VOCABULARY, n))
-        margin = rng.exponential(1.0, n).astype(np.float32)
+        oracle = trace.zipf(1.3, n) % _VOCABULARY
+        ref = np.where(trace.random(n) < 0.6, oracle, trace.integers(0, _VOCABULARY, n))
+        token, margin = trace.integers(0, _VOCABULARY, n), trace.exponential(1.0, n)
+        other = np.where(own.random(n) < 0.2, oracle, own.integers(0, _VOCABULARY, n))
+        cand = np.where(own.random(n) < (0.9 if place == 0 else 0.7), ref, other)
         length = -(-n // sequences)
         columns = {
             "candidate": name, "corpus": corpus, "register": register,
             "sequence": np.arange(n) // length, "position": np.arange(n) % length,
-            "token": rng.integers(0, _VOCABULARY, n), "oracle": oracle,
+            "token": token, "oracle": oracle,
             "oracle_class": CLASSES[oracle % len(CLASSES)], "ref": ref, "cand": cand,
-            "ref_margin": margin, "cand_margin": margin, "ref_tied": False, "cand_tied": False,
+            "ref_margin": margin.astype(np.float32),
+            "cand_margin": own.exponential(0.5, n).astype(np.float32), "ref_tied": False,
+            "cand_tied": False,
             "ref_rank": 1, "cand_rank": 2, "oracle_in_vocabulary": True, "ref_in_vocabulary": True,
-            "tie_flip": np.zeros(n, bool), "kl_nats": rng.exponential(0.05, n).astype(np.float32),
+            "tie_flip": np.zeros(n, bool), "kl_nats": own.exponential(0.05, n).astype(np.float32),
         }  # fmt: skip
         frames.append(position_frame(columns))
     return pd.concat(frames, ignore_index=True)
@@ -93,8 +98,9 @@ def small_ledger(folder: Path) -> tuple[Ledger, dict[str, Run]]:
     return ledger, saved
 
 
-def large_ledger(folder: Path, runs: int, positions: int) -> Ledger:
-    """Many runs, the newest with a table of `positions` rows for each of its two candidates."""
+def large_ledger(folder: Path, runs: int, positions: int, older: int = 2_000) -> Ledger:
+    """Many runs, the newest with a table of `positions` rows for each of its two candidates, the
+    others of `older`."""
     ledger = open_ledger(folder)
     for number in range(runs):
         newest = number == runs - 1
@@ -102,7 +108,7 @@ def large_ledger(folder: Path, runs: int, positions: int) -> Ledger:
                       zip("ab", "78", strict=True)]  # fmt: skip
         created = f"2026-10-{1 + number % 28:02d}T{number % 24:02d}:00:00Z"
         run = a_run(*candidates, created="2026-12-01T00:00:00Z" if newest else created)
-        size = positions if newest else 2_000
+        size = positions if newest else older
         frames = [table(one.head.name, size, number) for one in candidates]
         ledger.save_run(run, frames)
     return ledger

@@ -12,8 +12,8 @@ from lxml import html
 from audit.dashboard.exports import report_text
 from audit.dashboard.words import safe
 from audit.ledger import open_ledger
+from tests.conftest import Golden
 from tests.dashboard.conftest import Go, told
-from tests.report.conftest import Golden
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def at_the_terminal(golden: Golden) -> str:
 
 def test_the_verdict_is_the_same_everywhere(go: Go, golden: Golden, at_the_terminal: str) -> None:
     ledger = open_ledger(golden.ledger)
-    page = html.fromstring(report_text(golden.run, "html", ()))
+    page = html.fromstring(report_text_of(golden, "html"))
     in_report = re.sub(r"\s+", " ", page.text_content())
     lines = at_the_terminal.splitlines()
     for candidate in golden.run.candidates:

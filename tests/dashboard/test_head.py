@@ -40,16 +40,14 @@ def test_it_says_what_was_compared_then_the_outcome_then_the_evidence(
     assert len(figures(at)) == 2
 
 
-def test_what_changed_since_the_last_time_stands_out(go: Go, made_ledger: Made) -> None:
+def test_what_changed_in_the_policy_stands_out(go: Go, made_ledger: Made) -> None:
     at = go(made_ledger.ledger, "head", **made_ledger.head("judged", "1"))
     assert "shift: threshold changed 0.9 -&gt; 0.95" in at.warning[0].value
     assert not go(made_ledger.ledger, "head", **made_ledger.head("two", "2")).warning
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize(
-    ("run", "digit"), [("judged", "1"), ("two", "3"), ("hostile", "4"), ("bare", "5")]
-)
+@pytest.mark.parametrize(("run", "digit"), [("hostile", "4"), ("bare", "5")])
 def test_every_view_of_every_kind_of_run(
     go: Go, made_ledger: Made, view: str, run: str, digit: str
 ) -> None:

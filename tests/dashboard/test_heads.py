@@ -161,7 +161,7 @@ def test_a_database_that_is_away_is_told(
 
 
 def test_long_lists_are_paged(go: Go, tmp_path: Path) -> None:
-    ledger = large_ledger(tmp_path / "ledger", 51, 100)
+    ledger = large_ledger(tmp_path / "ledger", 51, 40, 40)
     first, second = (go(ledger, "heads", page=page) for page in ("1", "2"))
     assert len(rows(first)) == 100 and len(rows(second)) == 2
     assert not {row["run"] for row in rows(first)} & {row["run"] for row in rows(second)}

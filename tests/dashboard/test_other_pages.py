@@ -11,9 +11,8 @@ from audit.dashboard.words import safe
 from audit.ledger import open_ledger
 from audit.report.study import study_of
 from audit.report.wording import measure_title
-from tests.conftest import SAMPLE
+from tests.conftest import SAMPLE, Golden
 from tests.dashboard.conftest import Go, Made, told
-from tests.report.conftest import Golden
 
 
 @pytest.mark.parametrize("page", ["head", "compare", "tokens", "study", "methods", "heads"])
@@ -43,9 +42,8 @@ def test_two_heads_are_compared_by_paired_differences(go: Go, made_ledger: Made)
     run = made_ledger.runs["two"]
     sides = [Side(run, find_candidate(run, digit * 12)) for digit in "23"]
     table = made_ledger.ledger.load_positions(run)
-    found, _ = outcome_differences(
-        *sides, (table, table), comparable_corpora(*sides), Resampling()
-    )  # fmt: skip
+    corpora = comparable_corpora(*sides)
+    found, _ = outcome_differences(*sides, (table, table), corpora, Resampling())
     shown = next(t.value for t in at.dataframe if "b minus a" in t.value.columns)
     assert shown.to_numpy().tolist() == outcome_rows(found)
     for one in found:

@@ -20,7 +20,7 @@ from audit.report.formats import FORMATS, render
 from audit.report.schema import DIALECT, run_schema
 from audit.report.terminal import show_run
 from audit.report.wording import clean, number
-from tests.report.conftest import Golden
+from tests.conftest import Golden
 from tests.report.made import candidate, gate, limit, plain, run, runs
 from tests.report.readers import github, page_of, squeezed
 

@@ -14,7 +14,7 @@ from audit.report.card import render_card
 from audit.report.content import report_of
 from audit.report.escape import yaml_number, yaml_text
 from audit.report.wording import clean
-from tests.report.conftest import Golden
+from tests.conftest import Golden
 from tests.report.made import candidate, hostile, run, runs
 from tests.report.readers import github
 

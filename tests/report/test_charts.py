@@ -19,7 +19,7 @@ from audit.report.calibrated import Summary, summary_of
 from audit.report.charts import Drawing
 from audit.report.charts.base import BLUE, GREEN, GREY, MAX_MARKS, PINK, RED, base
 from audit.report.charts.points import LABEL
-from tests.report.conftest import Golden
+from tests.conftest import Golden
 from tests.report.made import candidate, estimate, gate, head, limit, runs
 
 

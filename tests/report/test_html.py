@@ -22,7 +22,7 @@ from audit.report.content import report_of
 from audit.report.html import render_html
 from audit.report.svg import svg_of
 from audit.report.wording import clean
-from tests.report.conftest import Golden
+from tests.conftest import Golden
 from tests.report.made import HOSTILE, candidate, estimate, gate, limit, review, run, runs
 from tests.report.readers import page_of, squeezed
 

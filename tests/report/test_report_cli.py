@@ -12,7 +12,7 @@ from audit.cli import main
 from audit.ledger import open_ledger
 from audit.report import formats
 from audit.report.schema import run_schema
-from tests.report.conftest import Golden
+from tests.conftest import Golden
 from tests.report.made import candidate, run
 from tests.report.readers import github, page_of
 from tests.test_estimates import frame

@@ -90,7 +90,10 @@ def _warnings(report: Report, told: Judged) -> None:
     gate = told.record.gate
     if gate and gate.changes:
         changed = "\n".join(f"* {safe(sentence)}" for sentence in gate.changes)
-        st.warning(f"**Changed since the last time**\n\n{changed}", icon=":material/change_circle:")
+        st.warning(
+            f"**The policy changed since its previous version**\n\n{changed}",
+            icon=":material/change_circle:",
+        )
     loud = [line for line in (*report.controls, *report.findings) if line.loud]
     if loud:
         with st.container(border=True):

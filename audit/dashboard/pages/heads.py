@@ -90,7 +90,9 @@ def _list(wanted: Wanted, reference: str | None, place: Any) -> None:
         f"{count(matching, 'run')} in all. Click a row to open its head; "
         f"tick two to {_COMPARED} to compare them."
     )
-    picked = parts.open_table(head_frame(members, _facts), "heads-table", NUMBERS, _WIDTHS)
+    picked = parts.open_table(
+        head_frame(members, _facts), "heads-table", NUMBERS, _WIDTHS, ticks=True
+    )
     if picked.clicked is not None:
         run, one = members[picked.clicked]
         query = address.head_query(run.run, one.head_sha256)

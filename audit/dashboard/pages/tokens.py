@@ -70,10 +70,12 @@ def _flips(
         f"{len(shown):,}, the reference's margin largest first: there it was surest. "
         f"Shown: {OUTCOMES[wanted.outcome]}. Click a row for more of its text."
     )
+    place = st.container()  # above the table, where a click on any row shows it
     rows = flips.flip_frame(page, table, candidate.head.kind, reader)
     picked = parts.open_table(rows, f"flips-{number}", ("its margin", "margin there"), most=_PAGE)
     if picked.clicked is not None:
-        _detail(page.iloc[picked.clicked].to_dict(), table, candidate, reader)
+        with place:
+            _detail(page.iloc[picked.clicked].to_dict(), table, candidate, reader)
     st.download_button(
         "These flips, CSV", lambda: parts.csv_text(shown.head(_DOWNLOADED)),
         f"flips-{run.run}-{candidate.head.sha256[:12]}.csv", "text/csv", key="download-flips",
@@ -101,7 +103,7 @@ def _filters(corpora: Sequence[str], classes: Sequence[str], columns: Sequence[A
 def _detail(
     row: Mapping[Any, Any], table: Frame, candidate: Candidate, reader: TokenReader | None
 ) -> None:
-    with st.container(border=True):
+    with st.container(border=True, gap="xsmall"):
         st.markdown(f"**{safe(str(row['corpus']))}, sequence {row['sequence']}, "
                     f"position {row['position']}**")  # fmt: skip
         st.code(

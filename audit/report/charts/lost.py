@@ -28,6 +28,8 @@ NAME = "lost-by-class"
 NEEDED = ("oracle_class", "ref_accepts", "cand_accepts")
 """Columns of the position table that the chart reads."""
 _ROW_HEIGHT, _FRAME = 24, 24
+_ROOM = 0.25
+"""Share of the axis for the words after the longest bar."""
 _FEWEST = 5
 """Acceptances of the reference that a class needs for a share to mean anything."""
 
@@ -52,7 +54,8 @@ def lost_by_class(positions: Frame) -> Drawing:
     if worst["lost"] > 0:
         title = f"Most is lost of {worst['class']} tokens: {worst['told']}"
     low, high = min(0.0, rows["share"].min()), max(0.0, rows["share"].max())
-    domain = padded(low, high, 0.25)
+    left, right = padded(low, high, _ROOM)
+    domain = (left if low < 0 else 0.0, right)
     order = alt.Y("class:N", sort=list(rows["class"]), axis=alt.Axis(title=None, grid=False))
     across = alt.X("share:Q", scale=span_scale(domain), axis=percent_axis(
         "lost, % of the reference's acceptances of the class"))  # fmt: skip
