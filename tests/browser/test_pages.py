@@ -93,9 +93,7 @@ def test_hostile_names_and_tokens_are_text(visitor: Visitor, served: Served) -> 
     for name in ("head", "tokens", "review", "heads"):
         page = visitor.go(f"{name}?run={run.run}")
         if name == "tokens":
-            page.locator('[data-testid="stDataFrame"] canvas').first.click(
-                position={"x": 60, "y": 55}
-            )
+            page.locator(".dvn-scroller").first.click(position={"x": 120, "y": 55})
             visitor.drawn()
             expect(page.get_by_text("the verifier wanted")).to_be_visible()
             text = page.locator("body").inner_text()
