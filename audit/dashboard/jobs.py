@@ -79,7 +79,7 @@ def earlier_table(jobs: Sequence[Job]) -> None:
             "asked": job.request.created if job.request else "–",
             "audit": title(job),
             "became": job.status + _gate(job),
-            "run": f"head?run={job.state.run}" if job.state and job.state.run else None,
+            "run": f"head?run={job.state.run}" if job.state and job.state.run else "",
             "error": clean(job.error.message) if job.error else "–",
         }
         for job in jobs

@@ -49,8 +49,9 @@ def _error(document: dict[str, Any]) -> JobError | None:
     found = document.get("error")
     if not isinstance(found, dict) or not found.get("message"):
         return None
-    where = f" [{found['where']}]" if found.get("where") else ""
-    return JobError(message=f"{found['message']}{where}", hint=str(found.get("hint") or ""))
+    message, where = str(found["message"]), str(found.get("where") or "")
+    told = message if where in message else f"{message} [{where}]"
+    return JobError(message=told, hint=str(found.get("hint") or ""))
 
 
 def _silent(exit_code: int | None, complaint: str) -> JobError:

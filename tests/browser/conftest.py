@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tokenizers import Tokenizer
@@ -24,8 +25,8 @@ from audit.records import Run
 from tests.audit_files import head_weight, make_trace, write_head
 from tests.dashboard.made import small_ledger
 
-pytest.importorskip("playwright", reason="needs playwright: pip install -e '.[dev]'")
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
 BINARY = "AUDIT_CHROMIUM"
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -55,7 +56,7 @@ class Visitor:
     complaints: list[str] = field(default_factory=list)
 
     def go(self, path: str) -> Page:
-        """Open an address and wait for the page; Heads, the landing page, has no name."""
+        """Open an address and wait until it is drawn. Heads, the landing page, has no name."""
         path = path.removeprefix("heads")
         self.page.goto(f"{self.url}/{path}")
         return self.drawn()
@@ -131,6 +132,8 @@ def _files(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as play:
         # Its sandbox needs rights that a container's root does not have.
         opened = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

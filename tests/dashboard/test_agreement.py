@@ -33,7 +33,7 @@ def test_the_verdict_is_the_same_everywhere(go: Go, golden: Golden, at_the_termi
     for candidate in golden.run.candidates:
         sentence = candidate.verdict.sentence
         name = candidate.head.name
-        at = go(ledger, "head", run=golden.run.run, cand=candidate.head.sha256[:12])
+        at = go(ledger, "head", run=golden.run.run, cand=candidate.head.sha256[:12], view="Checks")
         assert at.subheader[0].value == safe(f"{name}: {sentence}")
         assert f"{name}: {sentence}" in lines
         assert sentence in in_report
@@ -53,7 +53,7 @@ def test_every_figure_of_the_list_is_the_terminals(go: Go, golden: Golden) -> No
 
 def test_the_gate_says_the_same(go: Go, golden: Golden, at_the_terminal: str) -> None:
     at = go(open_ledger(golden.ledger), "head", run=golden.run.run,
-            cand=golden.run.candidates[0].head.sha256[:12])  # fmt: skip
+            cand=golden.run.candidates[0].head.sha256[:12], view="Checks")  # fmt: skip
     gate = golden.run.candidates[0].gate
     assert gate is None and "measured, not judged" in told(at)
     assert ": pass" not in at_the_terminal

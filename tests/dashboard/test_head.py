@@ -41,9 +41,9 @@ def test_it_says_what_was_compared_then_the_outcome_then_the_evidence(
 
 
 def test_what_changed_in_the_policy_stands_out(go: Go, made_ledger: Made) -> None:
-    at = go(made_ledger.ledger, "head", **made_ledger.head("judged", "1"))
+    at = go(made_ledger.ledger, "head", **made_ledger.head("judged", "1"), view="Checks")
     assert "shift: threshold changed 0.9 -&gt; 0.95" in at.warning[0].value
-    assert not go(made_ledger.ledger, "head", **made_ledger.head("two", "2")).warning
+    assert not go(made_ledger.ledger, "head", **made_ledger.head("two", "2"), view="Checks").warning
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -98,7 +98,7 @@ def test_an_unknown_run_names_its_near_matches(go: Go, made_ledger: Made) -> Non
 
 def test_an_unknown_candidate_is_told_and_can_be_picked(go: Go, made_ledger: Made) -> None:
     run = made_ledger.runs["two"].run
-    at = go(made_ledger.ledger, "head", run=run, cand="zzz")
+    at = go(made_ledger.ledger, "head", run=run, cand="zzz", view="Checks")
     assert "no candidate 'zzz'" in at.error[0].value
     at.selectbox[0].select("3" * 64).run()
     assert not at.exception and at.title[0].value == r"q8\_0.gguf"
@@ -112,12 +112,12 @@ def test_an_unknown_view_is_told(go: Go, made_ledger: Made) -> None:
 
 def test_a_beginning_of_the_id_is_enough(go: Go, made_ledger: Made) -> None:
     run = made_ledger.runs["judged"].run
-    at = go(made_ledger.ledger, "head", run=run[:6])
+    at = go(made_ledger.ledger, "head", run=run[:6], view="Checks")
     assert at.title[0].value == "prune.gguf"
 
 
 def test_a_name_from_a_stranger_is_only_text(go: Go, made_ledger: Made) -> None:
-    at = go(made_ledger.ledger, "head", **made_ledger.head("hostile", "4"))
+    at = go(made_ledger.ledger, "head", **made_ledger.head("hostile", "4"), view="Checks")
     assert at.title[0].value == safe(HOSTILE)
     for markdown in (*at.title, *at.subheader, *at.markdown, *at.caption):
         assert "<img" not in markdown.value and "**b**" not in markdown.value
@@ -133,9 +133,9 @@ def test_a_later_judgement_is_shown(go: Go, tmp_path: Path) -> None:
     run = ledger.save_run(
         a_run(a_candidate("x.gguf", "9"), created="2026-11-01T09:00:00Z"), [table("x.gguf", 100)]
     )
-    assert "gate: not judged" in told(go(ledger, "head", run=run.run))
+    assert "gate: not judged" in told(go(ledger, "head", run=run.run, view="Checks"))
     ledger.add_judgement(run.run, "9" * 64, made.gate("pass", made.limit(outcome="pass")))
-    at = go(ledger, "head", run=run.run)
+    at = go(ledger, "head", run=run.run, view="Checks")
     assert "gate: pass" in told(at) and "pass: of 1 limits" in told(at)
 
 

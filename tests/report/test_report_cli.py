@@ -217,7 +217,7 @@ def test_token_text_stands_beside_its_id(
     known = golden.positions[golden.positions["disagree"] & golden.positions["ref_accepts"]]
     worst = known.nlargest(5, "ref_margin")
     for oracle in worst["oracle"]:
-        text = tokenizer.decode([int(oracle)]).replace("\n", "\\u000a")
+        text = tokenizer.decode([int(oracle)]).replace("\n", "↵")
         assert any(cell.startswith(f"{oracle} “{text[:6]}") for cell in page.cells)
 
 
