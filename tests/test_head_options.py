@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from audit.cli import main
@@ -14,7 +15,7 @@ from audit.cli.blocks import pair_options
 from audit.cli.main import group
 from audit.errors import BadUsageError
 from audit.forge import forge_head, parse_cut
-from audit.heads import HeadOptions
+from audit.heads import HeadOptions, trim_reference
 from audit.pair import PairOptions, choose_head, load_ref
 from tests.audit_files import head_weight
 from tests.forge.real_heads import SAMPLE
@@ -158,3 +159,17 @@ def test_an_option_that_the_head_never_reads_is_refused(head, more, capsys):
         error = json.loads(capsys.readouterr().out)["error"]
         assert error["message"].startswith(f"{more[0]} is about") and "--head" in error["hint"]
     assert audit("inspect", SAMPLE, "--head", head, "--json") == 0
+
+
+def test_a_trim_keeps_the_whole_block(tmp_path):
+    """Its size is the block's bytes in the file, and its share of the rows' bytes."""
+    ref = load_ref(SAMPLE, choose_head(SAMPLE, [], "mtp"), HeadOptions(), PairOptions().block)
+    with safe_open(SAMPLE / "model.safetensors", "pt") as file:
+        sizes = {name: file.get_tensor(name).nbytes for name in file.keys()}  # noqa: SIM118
+    block = sum(size for name, size in sizes.items() if name.startswith("mtp."))
+    (rows,) = (sizes[name] for name in ref.projection.tensors)
+    assert ref.record.stored_bytes == block + rows
+    card = tmp_path / "card.txt"
+    card.write_text("\n".join(map(str, range(1024))))
+    trimmed = trim_reference(ref, card)
+    assert trimmed.record.stored_bytes == block + rows * 1024 // len(ref.ids)

@@ -42,6 +42,11 @@ class BlockHead(Head):
     projection: HeadRecord = field(kw_only=True)
     """The rows alone; `record` speaks of rows and block together."""
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the rows as stored, without the block."""
+        return self.projection.stored_bytes or 0
+
 
 def load_block_head(
     container: Container,

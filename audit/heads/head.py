@@ -91,6 +91,11 @@ class Head:
         return self.record.vocabulary
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of the rows as stored, without any block; 0 where that is not known."""
+        return self.record.stored_bytes or 0
+
+    @property
     def is_full(self) -> bool:
         """True when every target id has a row."""
         return len(self.ids) == self.vocabulary

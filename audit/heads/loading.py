@@ -102,14 +102,14 @@ def trim_reference(ref: Head, card: Path) -> Head:
     notes: tuple[str, ...] = (f"the reference's rows for {count(len(ids), 'id')} of {card.name}",)
     if len(ids) < len(listed):
         notes += (f"repeated in the card and dropped: {len(listed) - len(ids)}",)
-    per_row = (ref.record.stored_bytes or 0) / max(ref.rows.count, 1)
+    beside = (ref.record.stored_bytes or 0) - ref.row_bytes
     record = ref.record.model_copy(
         update={
             "name": card.name,
             "path": str(card),
             "container": "trim",
             "rows": len(ids),
-            "stored_bytes": round(per_row * len(ids)),
+            "stored_bytes": beside + round(ref.row_bytes / max(ref.rows.count, 1) * len(ids)),
             "sha256": head_hash([("ids", "I64", ids.sort().values)], {"base": ref.record.sha256}),
             "map_source": f"ids of {card.name}",
             "notes": notes,
