@@ -10,6 +10,7 @@ from audit.dashboard import states, store
 from audit.errors import AuditError, NotFoundError
 from audit.ledger import find_candidate
 from audit.records import Candidate, Run
+from audit.report import source
 from audit.report.wording import clean
 
 RUN, HEAD = "run", "cand"
@@ -119,11 +120,6 @@ def with_newest_gate(run: Run) -> tuple[Run, AuditError | None]:
     """The run with each candidate's newest judgement in the place of the recorded one, and why it
     could not be asked for, where the database is away."""
     try:
-        newest = {one.head_sha256: one.gate for one in store.judgements(run.run)}
+        return source.with_newest_gate(run, store.judgements(run.run)), None
     except AuditError as error:
         return run, error
-    candidates = tuple(
-        one.model_copy(update={"gate": newest.get(one.head.sha256, one.gate)})
-        for one in run.candidates
-    )
-    return run.model_copy(update={"candidates": candidates}), None

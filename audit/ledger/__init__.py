@@ -18,6 +18,7 @@ from audit.ledger.documents import (
     parse_run,
     run_json,
     seal,
+    storable,
 )
 from audit.ledger.info import LedgerInfo, describe
 from audit.ledger.ledger import LATEST, Ledger, open_ledger
@@ -49,5 +50,6 @@ __all__ = [
     "parse_run",
     "run_json",
     "seal",
+    "storable",
     "verify",
 ]

@@ -7,13 +7,14 @@ and a table of positions beside it must have the hash that the document names.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import NotFoundError, UnreadableError
-from audit.ledger import Ledger, content_id, parse_run
+from audit.ledger import Judgement, Ledger, content_id, parse_run, storable
 from audit.provenance import sha256_file
-from audit.records import Candidate, Review, Run
+from audit.records import Review, Run
 from audit.table import Frame, read_positions
 
 
@@ -80,7 +81,8 @@ def open_run(wanted: str, ledger: Ledger, *, positions: bool) -> Opened:
     if path is None:
         run = ledger.load_run(wanted)
         frame = ledger.load_positions(run) if positions and run.positions_sha256 else None
-        return Opened(run, _judged(run, ledger), frame, tuple(ledger.reviews_of(run.run)))
+        judged = with_newest_gate(run, ledger.judgements_of(run.run))
+        return Opened(run, judged, frame, tuple(ledger.reviews_of(run.run)))
     run, table = read_document(path), path.with_name("positions.parquet")
     if not positions or not run.positions_sha256 or not table.is_file():
         return Opened(run, run, None)
@@ -93,9 +95,15 @@ def open_run(wanted: str, ledger: Ledger, *, positions: bool) -> Opened:
     return Opened(run, run, read_positions(table))
 
 
-def _judged(run: Run, ledger: Ledger) -> Run:
-    def newest(candidate: Candidate) -> Candidate:
-        gate = ledger.newest_judgement(run.run, candidate.head.sha256)
-        return candidate.model_copy(update={"gate": gate or candidate.gate})
+def with_newest_gate(run: Run, judgements: Sequence[Judgement]) -> Run:
+    """The run with each candidate's newest judgement in the place of the recorded one.
 
-    return run.model_copy(update={"candidates": tuple(map(newest, run.candidates))})
+    Args:
+        judgements: the gate's answers on this run, the first one first.
+    """
+    newest = {storable(one.head_sha256): one.gate for one in judgements}
+    candidates = tuple(
+        one.model_copy(update={"gate": newest.get(storable(one.head.sha256), one.gate)})
+        for one in run.candidates
+    )
+    return run.model_copy(update={"candidates": candidates})
