@@ -57,6 +57,8 @@ def _own(report: Report, positions: Frame | None) -> Sequence[Sequence[Figure]]:
         drawings = [charts.retention_by_corpus(candidate)]
         if any(e.token_class for e in candidate.estimates):
             drawings.append(charts.ceiling_by_class(candidate))
+        if any(e.measure == "break_even_margin" for e in candidate.estimates):
+            drawings.append(charts.margin_to_break_even(candidate))
         if positions is not None:
             rows = positions[positions["candidate"] == candidate.head.name]
             drawings += [charts.kl_spread(rows), charts.flip_margins(rows)]

@@ -49,6 +49,7 @@ def all_charts(found: Run, summary: Summary | None = None) -> Iterator[Drawing]:
     for one in found.candidates:
         yield charts.retention_by_corpus(one)
         yield charts.ceiling_by_class(one)
+        yield charts.margin_to_break_even(one)
 
 
 @settings(max_examples=40)
@@ -320,3 +321,23 @@ def test_colours_differ_for_colour_blind_eyes(eyes: str) -> None:
     for i, one in enumerate(colours):
         for other in colours[i + 1 :]:
             assert math.dist(seen(one), seen(other)) > 0.15, (one, other)
+
+
+def test_where_a_head_pays() -> None:
+    """Colour says whether the whole interval lies on one side; the title names who loses."""
+    spans = {"code": (0.2, 0.1, 0.3), "web": (0.01, -0.02, 0.04), "german": (-0.1, -0.2, -0.05)}
+    found = [
+        estimate("break_even_margin", value, low=low, high=high, corpus=name)
+        for name, (value, low, high) in spans.items()
+    ]
+    drawn = charts.margin_to_break_even(candidate(estimates=found))
+    assert drawn.title == "In the model cand.gguf does not pay on german"
+    ((_, rows),) = marked(drawn, "point")
+    assert rows["row"].tolist() == ["german", "web", "code"]
+    assert rows["colour"].tolist() == [RED, BLUE, GREEN]
+    assert rows["x"].tolist() == [-0.1, 0.01, 0.2]
+    assert any("never a measured speed" in note for note in drawn.notes)
+    good = charts.margin_to_break_even(candidate(estimates=found[:1]))
+    assert good.title == "In the model cand.gguf pays on every text, by least on code"
+    none = charts.margin_to_break_even(candidate(estimates=[estimate("break_even_margin", None)]))
+    assert none.chart is None and "audit cost" in none.reason

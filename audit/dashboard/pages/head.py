@@ -167,6 +167,8 @@ def _evidence_lines(table: Table) -> None:
 def _corpora(told: Judged) -> None:
     parts.figure(charts.retention_by_corpus(told.record))
     parts.figure(charts.ceiling_by_class(told.record))
+    if any(e.measure == "break_even_margin" for e in told.record.estimates):
+        parts.figure(charts.margin_to_break_even(told.record))
     st.subheader("Retention, the worst corpus first", anchor=False)
     parts.show_table(told.worst, "worst")
     st.subheader("All estimates", anchor=False)

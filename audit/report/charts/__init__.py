@@ -12,6 +12,7 @@ from audit.report.charts.loss import disagreement_against_loss
 from audit.report.charts.lost import lost_by_class
 from audit.report.charts.paired import paired_retention
 from audit.report.charts.study import noise_ladder, yardstick_retention
+from audit.report.charts.worth import margin_to_break_even
 
 __all__ = [
     "Drawing",
@@ -21,6 +22,7 @@ __all__ = [
     "harm_against_disagreement",
     "kl_spread",
     "lost_by_class",
+    "margin_to_break_even",
     "noise_ladder",
     "paired_retention",
     "retention_by_corpus",
