@@ -139,8 +139,26 @@ CHAIN_MEASURES = {
 }
 """From `audit chain` and `audit cost`, where they were run; all are better when higher."""
 
+FINDING_CODES = (
+    "BLOCK_COLLAPSE", "BYTE_LOST", "CALIBRATION_OTHER_TRACES", "CANDIDATE_AT_CHANCE",
+    "CLASS_COVERAGE", "CLASS_LOST", "DEAD_ROWS", "DEAD_TENSOR", "DECLARED_VS_STORED",
+    "DRAFT_HEAD_ABSENT", "DRAFT_TYPES", "EMBEDDING_OTHER", "FLAT_COLUMNS", "FORCED_MISMATCH",
+    "HC_MIXER", "HEAD", "KEY_NOT_UNDERSTOOD", "LAYERS_UNKNOWN", "LOW_BIT_DRAFT", "MAP_ZERO",
+    "MTP_DECLARED_ABSENT", "MTP_PRESENT_UNDECLARED", "NORM_GAIN", "NOTE", "NOT_COMPRESSED",
+    "OTHER_HEADS", "OTHER_MODEL", "OWN_HEAD", "PADDING", "PADDING_WINS", "PRUNED_COLUMNS",
+    "REFERENCE_BEATEN", "REFERENCE_NOT_SERVED", "REPEATED_TEXT", "RULES_DIFFER", "SAME_TEXT",
+    "SATURATED", "SCALE_SUSPECT", "SCALE_UNUSED", "SPECIAL_ID_CHANGED", "SPECIAL_ID_OUTSIDE",
+    "SPECIAL_LOST", "STOP_LOST", "STORED_TWICE", "SUPPRESSED_TOKENS", "TIED",
+    "TIED_BUT_DIFFERENT", "TIES", "TIE_BROKEN", "TOKENIZER_DIFFERS", "TOKENIZER_UNKNOWN",
+    "UNREAD_TENSORS", "UNTRAINED",
+)  # fmt: skip
+"""What a finding in a run may be called; errors, which end an audit, have codes of their own."""
+
 CONTROLS = ("anchor", "self", "row subset", "shuffled rows", "shifted oracle")
 """Checks of an audit on itself, in the order they run."""
+
+COMPOSED = {**OTHER_MEASURES, **SHIFT_MEASURES, **CHAIN_MEASURES}
+"""All measures that CATALOGUE does not define, with their meanings."""
 
 _UNBOUNDED = float("inf")
 _RANGES = {

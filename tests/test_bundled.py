@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from audit import cache
 from audit.cli.main import group
 from audit.traces import bundled
 
@@ -17,7 +18,7 @@ MODEL = Path(__file__).resolve().parents[1] / "audit" / "sample" / "model"
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(bundled.ENVIRONMENT, str(tmp_path / "cache"))
+    monkeypatch.setenv(cache.ENVIRONMENT, str(tmp_path / "cache"))
     monkeypatch.delenv("AUDIT_TRACES", raising=False)
     monkeypatch.setattr(bundled, "POSITIONS", 40)
     shutil.copytree(MODEL, tmp_path / "model")

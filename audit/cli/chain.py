@@ -61,10 +61,9 @@ def chain(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -> 
     Slots beyond the first need the verifier's model: REF itself where it is one, else --verifier.
     """
     from audit.chains.asking import run_chain
-    from audit.outputs import check_output
+    from audit.outputs import check_output, write_output
     from audit.provenance import json_text
     from audit.report.chains import show_chain
-    from audit.report.formats import write_text
     from audit.report.terminal import progress_on
 
     if options["output"]:
@@ -73,7 +72,7 @@ def chain(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -> 
         result = run_chain(_request(ref, cand, options), progress)
     document = result.model_dump(mode="json", by_alias=True)
     if options["output"]:
-        write_text(options["output"], json_text(document) + "\n")
+        write_output(options["output"], json_text(document) + "\n", "figures")
     if shared.as_json:
         shared.print_json(document)
     elif shared.quiet < 2:

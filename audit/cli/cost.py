@@ -76,9 +76,8 @@ def cost(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -> N
     Never a measured speed: a model on assumptions that every output states.
     """
     from audit.cost.asking import run_cost
-    from audit.outputs import check_output
+    from audit.outputs import check_output, write_output
     from audit.report.costs import show_cost
-    from audit.report.formats import write_text
 
     if options["output"]:
         check_output(options["output"], "answer")
@@ -87,7 +86,7 @@ def cost(shared: Shared, ref: Path, cand: tuple[Path, ...], **options: Any) -> N
     if options["output"]:
         from audit.provenance import json_text
 
-        write_text(options["output"], json_text(document) + "\n")
+        write_output(options["output"], json_text(document) + "\n", "answer")
     if shared.as_json:
         shared.print_json(document)
     elif shared.quiet < 2:

@@ -122,7 +122,7 @@ def _texts(
 
 def _schema(shared: Shared, run: str | None, output: Path | None) -> None:
     from audit.ledger import json_text
-    from audit.report.formats import write_text
+    from audit.outputs import write_output
     from audit.report.schema import run_schema
 
     if run is not None:
@@ -131,7 +131,7 @@ def _schema(shared: Shared, run: str | None, output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False)
         return
-    write_text(output, text)
+    write_output(output, text, "schema")
     if shared.as_json:
         shared.print_json({"path": str(output), "bytes": len(text.encode())})
 
@@ -148,15 +148,12 @@ def _summary_file() -> Path:
 
 def _write(shared: Shared, output: Path, text: str, run: str) -> None:
     """Write the report, but never over the evidence that it is made from."""
-    from audit.report.formats import write_text
+    from audit.outputs import write_output
 
-    runs = Path(shared.open_ledger().where) / "runs"
-    inside = output.absolute().resolve().is_relative_to(runs.resolve())
-    same = output.exists() and Path(run).exists() and output.samefile(run)
-    if inside or same:
+    if output.exists() and Path(run).exists() and output.samefile(run):
         raise BadUsageError(
-            "a run of the ledger is never written over, and reports do not lie among them",
+            "a run is never written over by its own report",
             hint="choose another place with -o",
             where=output,
         )
-    write_text(output, text)
+    write_output(output, text, "report")

@@ -70,7 +70,7 @@ def _decide(shared: Shared, ledger: Ledger, run: Run, options: dict[str, Any]) -
         )
     candidate = find_candidate(run, options["candidate"])
     said = Decided(**options | {"reviewer": reviewer_name(options["reviewer"])})
-    saved = sign(ledger, run, said, ledger.newest_judgement(run.run, candidate.head.sha256))
+    saved = sign(ledger, run, said, ledger.answers(run.run, candidate.head.sha256))
     if shared.as_json:
         shared.print_json({"review": saved.model_dump(mode="json")})
     elif shared.quiet < 2:

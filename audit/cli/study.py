@@ -44,8 +44,7 @@ def study(shared: Shared, ref: Path, **options: Any) -> None:
     The result is kept in the ledger as REF's calibration and used by `audit compare` from then on.
     """
     from audit.heads import HeadOptions
-    from audit.outputs import check_output
-    from audit.report.formats import write_text
+    from audit.outputs import check_output, write_output
     from audit.report.study import render_study, show_study, study_format
     from audit.report.terminal import progress_on
     from audit.stats import Resampling
@@ -73,7 +72,7 @@ def study(shared: Shared, ref: Path, **options: Any) -> None:
         calibration = run_study(request, progress)
     name = ledger.save_calibration(calibration)
     if report:
-        write_text(report, render_study(calibration, wanted))
+        write_output(report, render_study(calibration, wanted), "report")
     if shared.as_json:
         shared.print_json(calibration.model_dump(by_alias=True, mode="json"))
     elif shared.quiet < 2:

@@ -116,10 +116,10 @@ def page_number(name: str, pages: int) -> int:
     return int(found)
 
 
-def with_newest_gate(run: Run) -> tuple[Run, AuditError | None]:
-    """The run with each candidate's newest judgement in the place of the recorded one, and why it
+def with_standing_gate(run: Run) -> tuple[Run, AuditError | None]:
+    """The run with the gate's standing answers in the place of the recorded ones, and why they
     could not be asked for, where the database is away."""
     try:
-        return source.with_newest_gate(run, store.judgements(run.run)), None
+        return source.with_standing_gate(run, store.judgements(run.run)), None
     except AuditError as error:
         return run, error

@@ -23,7 +23,7 @@ from audit.ledger.documents import (
 from audit.ledger.info import LedgerInfo, describe
 from audit.ledger.ledger import LATEST, Ledger, open_ledger
 from audit.ledger.listing import CandidateRow, RunFilter, RunList, RunRow
-from audit.ledger.reviewing import WHOLE_GATE, in_force, limits_to_waive
+from audit.ledger.reviewing import WHOLE_GATE, in_force, limits_to_waive, standing
 from audit.ledger.verify import Problem, Verification, verify
 from audit.provenance import json_text
 
@@ -50,6 +50,7 @@ __all__ = [
     "parse_run",
     "run_json",
     "seal",
+    "standing",
     "storable",
     "verify",
 ]

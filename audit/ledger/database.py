@@ -8,6 +8,7 @@ a server may restart, at any time. Knows no tables.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import re
 import sqlite3
@@ -84,10 +85,14 @@ class Database:
 
     def _refusal(self, error: DBAPIError) -> UnreadableError:
         why = first_line(error.orig) if isinstance(error.orig, Exception) else first_line(error)
+        hint = f"check that it is reachable and whole; {ENVIRONMENT} names it"
+        if self.dialect == "sqlite" and not os.environ.get(ENVIRONMENT):
+            hint = (
+                "put a copy of it back; or remove it: runs are indexed again from their files, but "
+                "reviews, waivers and judgements are nowhere else"
+            )
         return UnreadableError(
-            f"the ledger's database can not be used: {why}",
-            hint=f"check that it is reachable and whole; {ENVIRONMENT} names it",
-            where=self.shown,
+            f"the ledger's database can not be used: {why}", hint=hint, where=self.shown
         )
 
 
@@ -99,7 +104,10 @@ def parse_url(text: str) -> URL:
     """
     try:
         url = make_url(text)
-        return url.set(drivername=_DRIVERS[url.drivername])
+        found = url.set(drivername=_DRIVERS[url.drivername])
+        if not found.database or found.database == ":memory:":
+            raise ValueError("it names no place, so nothing would be kept")
+        return found
     except (ArgumentError, KeyError, ValueError) as error:
         raise BadUsageError(
             "the ledger's database must be sqlite:///FILE or postgresql://USER@HOST/NAME",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from audit.errors import BadUsageError, NotFoundError, UnreadableError, first_line
 from audit.provenance import json_text, sha256_json, visible
 from audit.records import SCHEMA_VERSION, Candidate, GateResult, Record, Review, Run, Waiver
@@ -58,8 +60,12 @@ def parse_run(content: bytes, where: str) -> Run:
             )
         return Run.model_validate(document)
     except (ValueError, RecursionError) as error:
+        why = first_line(error)
+        if isinstance(error, ValidationError):
+            what = error.errors()[0]
+            why = f"{'.'.join(map(str, what['loc'])) or 'the whole'}: {what['msg']}"
         raise UnreadableError(
-            f"this is not a run document: {first_line(error)}",
+            f"this is not a run document: {why}",
             hint="restore the file from a copy, or run the audit again",
             where=where,
         ) from error

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, select
 from audit.errors import MismatchError
 from audit.ledger import schema
 from audit.ledger.database import ENVIRONMENT, Database, insert_new
-from audit.ledger.runs import RunFiles
+from audit.ledger.keep import CALIBRATIONS, POLICIES
+from audit.ledger.runs import FOLDER, RunFiles
 from audit.ledger.store import Store
 
 FILE = "ledger-id"
@@ -56,6 +57,17 @@ def identify(database: Database, store: Store, *, writes: bool) -> bool:
     elif here != name:
         raise _mismatch(database)
     return True
+
+
+def is_started(store: Store) -> bool:
+    """Whether a ledger is there: its name, or files of one that has no database yet."""
+    folders = (FOLDER, CALIBRATIONS, POLICIES)
+    return _file(store) is not None or any(store.children(folder) for folder in folders)
+
+
+def lost_index(database: Database, store: Store) -> bool:
+    """Whether the ledger has a name that its database does not know: it is not the one it had."""
+    return _file(store) is not None and database.read(_row) is None
 
 
 def _file(store: Store) -> str | None:

@@ -23,7 +23,7 @@ from audit.ledger.entries import append, entries
 from audit.ledger.index import Index, add_run
 from audit.ledger.listing import RunFilter, RunList, find_head, find_waiver, list_runs, newest
 from audit.ledger.objects import ObjectStore
-from audit.ledger.reviewing import check_review, check_waiver
+from audit.ledger.reviewing import check_review, check_waiver, standing
 from audit.ledger.runs import RunFiles, no_runs
 from audit.ledger.store import LocalStore, Store
 from audit.provenance import now_utc
@@ -165,9 +165,9 @@ class Ledger:
         mine = schema.judgements.c.run == run
         return self.index.read(lambda connection: _judgements(connection, mine))
 
-    def newest_judgement(self, run: str, head_sha256: str) -> GateResult | None:
-        """The gate's newest answer on one candidate; None when it was never judged."""
-        return self.index.read(lambda connection: _newest(connection, run, head_sha256))
+    def answers(self, run: str, head_sha256: str) -> tuple[GateResult, ...]:
+        """The gate's answers that stand on one candidate, the worst first; see `reviewing`."""
+        return self.index.read(lambda connection: _answers(connection, run, head_sha256))
 
     def add_review(self, review: Review, new_waivers: Sequence[Waiver] = ()) -> Review:
         """Append a review, with the waivers it brings along; return it with its id and theirs.
@@ -189,7 +189,7 @@ class Ledger:
             known |= {waiver.id: waiver for waiver in fresh}
             if unknown := [name for name in sealed.waivers if name not in known]:
                 raise NotFoundError(f"there is no waiver {unknown[0]}", hint="see: audit waivers")
-            judged = _newest(connection, sealed.run, sealed.head_sha256)
+            judged = _answers(connection, sealed.run, sealed.head_sha256)
             check_review(sealed, judged, [known[name] for name in sealed.waivers], today)
             for waiver in fresh:
                 append(connection, waiver)
@@ -254,8 +254,7 @@ def _judgements(connection: Connection, mine: ColumnElement[bool]) -> list[Judge
     return sorted(entries(connection, Judgement, mine), key=lambda one: one.gate.judged)
 
 
-def _newest(connection: Connection, run: str, head_sha256: str) -> GateResult | None:
+def _answers(connection: Connection, run: str, head_sha256: str) -> tuple[GateResult, ...]:
     columns = schema.judgements.c
     mine = (columns.run == run) & (columns.head_sha256 == storable(head_sha256))
-    found = _judgements(connection, mine)
-    return found[-1].gate if found else None
+    return standing([one.gate for one in _judgements(connection, mine)])

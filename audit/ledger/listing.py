@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Select, Subquery, func, select
+from sqlalchemy import ColumnElement, Connection, Select, Subquery, case, func, select
 
 from audit.errors import BadUsageError, NotFoundError
+from audit.ledger.reviewing import WORST_FIRST
 from audit.ledger.schema import candidates, judgements, reviews, runs, waivers
 
 NONE = "none"
@@ -60,7 +61,8 @@ class CandidateRow:
     worst_high: float | None
     worst_corpus: str | None
     gate: str | None
-    """The gate's newest answer; None when it was never judged."""
+    """The gate's answer that stands: the worst of the newest under each policy; None when it was
+    never judged."""
     policy: str | None
     decision: str | None
     """The newest review's."""
@@ -153,9 +155,15 @@ _SHARED = ("created", "reference_name", "reference_sha256", "positions", "measur
 
 
 def _facts() -> Subquery:
-    """One row per candidate: what the run says, the gate's newest answer, the newest review."""
-    judged = _newest_of(judgements, judgements.c.judged.desc(), judgements.c.entry.desc())
-    said = _newest_of(reviews, reviews.c.entry.desc())
+    """One row per candidate: what the run says, the gate's answer that stands, the newest review.
+
+    Which answer stands is told in `reviewing`; here it is found without reading each of them.
+    """
+    newest = judgements.c.judged.desc(), judgements.c.entry.desc()
+    of_each = _first_of(judgements, newest, judgements.c.policy_name)
+    severity = case({name: i for i, name in enumerate(WORST_FIRST)}, value=of_each.c.outcome)
+    judged = _first_of(of_each, (severity, of_each.c.judged.desc(), of_each.c.entry.desc()))
+    said = _first_of(reviews, (reviews.c.entry.desc(),))
     joined = candidates.outerjoin(judged, _same_head(judged)).outerjoin(said, _same_head(said))
     return (
         select(
@@ -171,11 +179,12 @@ def _facts() -> Subquery:
     )
 
 
-def _newest_of(table: Any, *order: ColumnElement[Any]) -> Subquery:
-    """The newest entry per run and head, and how many there are."""
-    by = (table.c.run, table.c.head_sha256)
+def _first_of(table: Any, order: Sequence[Any], *more: ColumnElement[Any]) -> Subquery:
+    """The first entry per run and head (and `more`), and how many there are."""
+    by = (table.c.run, table.c.head_sha256, *more)
+    columns = [column for column in table.c if column.name not in ("rank", "total")]
     ranked = select(
-        table,
+        *columns,
         func.row_number().over(partition_by=by, order_by=order).label("rank"),
         func.count().over(partition_by=by).label("total"),
     ).subquery()

@@ -1,6 +1,8 @@
 """When a review may be appended: what accepting a head demands.
 
-- A candidate whose newest judgement is `pass` may be accepted.
+- What counts is the newest judgement under each policy, by its name: an answer of a laxer policy
+  never takes the place of another one's. Of these the worst is the gate's answer on a candidate.
+- A candidate that every policy passes may be accepted.
 - One that failed or is undecided needs a waiver for each limit that did not pass, unless the gate
   itself already took one into account.
 - One that was never judged, or whose judgement names no limit, needs a waiver of the limit `gate`:
@@ -13,33 +15,54 @@ they read no database, so the same rule holds for the command line, the API and 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import date
 
 from audit.errors import BadUsageError, MismatchError
 from audit.records import GateResult, Review, Waiver
 
+WORST_FIRST = ("fail", "undecided", "pass")
 WHOLE_GATE = "gate"
 """The limit to waive where there is no judgement, or none that names a limit."""
 
 
-def limits_to_waive(newest: GateResult | None) -> tuple[str, ...]:
-    """The limits for which accepting needs a waiver; none when the gate passed."""
-    if newest is None:
+def standing(judgements: Sequence[GateResult]) -> tuple[GateResult, ...]:
+    """The newest judgement under each policy, the worst first and of equal ones the newest.
+
+    Args:
+        judgements: of one candidate, the first one first.
+    """
+    newest = {one.policy.name: one for one in judgements}
+    by_day = sorted(newest.values(), key=lambda one: one.judged, reverse=True)
+    return tuple(sorted(by_day, key=lambda one: WORST_FIRST.index(one.outcome)))
+
+
+def limits_to_waive(answers: Sequence[GateResult]) -> tuple[str, ...]:
+    """The limits for which accepting needs a waiver; none when every policy passes.
+
+    Args:
+        answers: see `standing`.
+    """
+    if not answers:
         return (WHOLE_GATE,)
-    if newest.outcome == "pass":
+    return tuple(dict.fromkeys(limit for one in answers for limit in _open_limits(one)))
+
+
+def _open_limits(answer: GateResult) -> tuple[str, ...]:
+    if answer.outcome == "pass":
         return ()
-    named = [one.limit for one in newest.limits if one.outcome != "pass" and one.waiver is None]
-    return tuple(dict.fromkeys(named)) or (WHOLE_GATE,)
+    named = [one.limit for one in answer.limits if one.outcome != "pass" and one.waiver is None]
+    return tuple(named) or (WHOLE_GATE,)
 
 
 def check_review(
-    review: Review, newest: GateResult | None, waivers: Sequence[Waiver], today: str
+    review: Review, answers: Sequence[GateResult], waivers: Sequence[Waiver], today: str
 ) -> None:
     """Raise unless this review may be appended.
 
     Args:
-        newest: the newest judgement of its candidate.
+        answers: the judgements of its candidate that stand, see `standing`.
         waivers: those that the review names.
         today: the day in UTC, ISO 8601.
 
@@ -50,6 +73,7 @@ def check_review(
     for what in ("reason", "reviewer"):
         if not getattr(review, what).strip():
             raise BadUsageError(f"a review needs a {what}", hint=f"give one with --{what}")
+    newest = answers[0] if answers else None
     policy = newest.policy.sha256 if newest else None
     if (review.gate, review.policy_sha256) != (newest.outcome if newest else None, policy):
         raise MismatchError(
@@ -63,7 +87,7 @@ def check_review(
                 "a waiver serves to accept", hint=f"leave it out to {_verb(review)}"
             )
         return
-    needed = limits_to_waive(newest)
+    needed = limits_to_waive(answers)
     for waiver in waivers:
         _check_waiver(waiver, review, needed, today)
     open_ = [limit for limit in needed if limit not in {waiver.limit for waiver in waivers}]
@@ -122,9 +146,10 @@ def _not_waived(newest: GateResult | None, limits: Sequence[str], run: str) -> B
             f"or --waiver-limit {WHOLE_GATE} --expires DATE",
             where=run,
         )
-    names = " ".join(f"--waiver-limit {limit}" for limit in limits)
+    names = " ".join(f"--waiver-limit {shlex.quote(limit)}" for limit in limits)
     return BadUsageError(
-        f"the gate says {newest.outcome}; accepting needs a waiver for {', '.join(limits)}",
+        f"the gate says {newest.outcome} under {newest.policy.name}; "
+        f"accepting needs a waiver for {', '.join(limits)}",
         hint=f"{names} --expires DATE, or --waiver ID of one that holds",
         where=run,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from audit.errors import BadUsageError
@@ -58,17 +59,18 @@ def check_reason(reason: str | None) -> None:
         raise BadUsageError("a decision needs a reason", hint="--reason TEXT")
 
 
-def sign(ledger: Ledger, run: Run, said: Decided, seen: GateResult | None) -> Review:
+def sign(ledger: Ledger, run: Run, said: Decided, answers: Sequence[GateResult]) -> Review:
     """Append the review, with the waivers it brings along.
 
     Args:
-        seen: the judgement of the candidate that the reviewer looked at.
+        answers: the gate's answers on the candidate that the reviewer looked at, the worst first.
 
     Raises:
         BadUsageError, MismatchError, NotFoundError: see `find_candidate` and `Ledger.add_review`.
     """
     check_reason(said.reason)
     candidate = find_candidate(run, said.candidate)
+    seen = answers[0] if answers else None
     review = Review.model_validate(
         {
             "id": "",

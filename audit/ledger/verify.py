@@ -21,6 +21,7 @@ from audit.ledger import keep, schema
 from audit.ledger.database import Database
 from audit.ledger.documents import ID_LENGTH, Judgement
 from audit.ledger.entries import changed_entries
+from audit.ledger.identity import is_started, lost_index
 from audit.ledger.index import add_run, drop_run, rows_of
 from audit.ledger.ledger import Ledger
 from audit.ledger.runs import FOLDER, TABLE
@@ -31,6 +32,10 @@ STALE_SECONDS = 3600.0
 """A writer that has not finished after so long was killed."""
 _RUN = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 _HASH = re.compile("[0-9a-f]{64}")
+_LOST = (
+    "this index is not the one that the ledger had: reviews, waivers and judgements of that one "
+    "are not here, and come back from a copy only; --repair goes on without them"
+)
 Kind = Literal["run", "policy", "calibration", "database", "entry", "index", "leftover"]
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
@@ -72,9 +77,17 @@ def verify(
     Raises:
         AuditError: the ledger can not be read at all, or is to be mended and can not be written.
     """
+    if not is_started(ledger.store):
+        raise NotFoundError(
+            "there is no ledger here",
+            hint="audit compare starts one; name another place with --ledger or AUDIT_LEDGER",
+            where=ledger.where,
+        )
+    lost = lost_index(ledger.index.database(), ledger.store)
     database = ledger.index.database(writes=repair)
     work = _Work(ledger, database, repair, stale_seconds, progress or (lambda *told: None))
-    problems = [*work.database_file(), *work.leftovers(), *work.runs(), *work.gone()]
+    problems = [Problem("database", database.shown, _LOST, True, repair)] if lost else []
+    problems += [*work.database_file(), *work.leftovers(), *work.runs(), *work.gone()]
     problems += [*work.kept_files(), *work.entries()]
     problems += [*work.waivers_missing(), *work.policies_missing()]
     return Verification(work.counts, tuple(problems))

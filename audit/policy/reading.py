@@ -39,6 +39,12 @@ def load_policy(path: Path) -> Policy:
     if policy.previous is None:
         return policy
     before = path.parent / policy.previous
+    if before.exists() and before.samefile(path):
+        raise BadPolicyError(
+            "this policy names itself as its previous one",
+            hint="name the file of the policy before it, or drop the key `previous`",
+            where=path,
+        )
     if not before.is_file():
         raise BadPolicyError(
             f"the previous policy {policy.previous} is not there",
@@ -86,7 +92,7 @@ def read_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise BadPolicyError("this file is too long for a policy", where=path)
-        return path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BadPolicyError(
             f"{path.name} can not be read as text: {error}", hint="save it as UTF-8", where=path

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from audit.policy.suggest import known_control
+from audit.policy.suggest import known_control, known_finding
 from audit.policy.values import Count, Named, VersionText, Words
 from audit.records import Register, VerdictKind
 
@@ -28,7 +28,7 @@ class Requirement(Named):
     """Sequences that each corpus must have at least."""
     compressed: Literal[True] | None = None
     """The candidate's weights differ from the reference's, and take fewer bytes."""
-    no_findings: tuple[Words, ...] | None = None
+    no_findings: tuple[Annotated[str, BeforeValidator(known_finding)], ...] | None = None
     """Codes that the preflight must not have found on the candidate or on what all share."""
     run_age_days: Count | None = None
     """The run must not be older."""

@@ -8,14 +8,13 @@ from typing import Any
 
 from audit.catalogue import (
     CATALOGUE,
-    CHAIN_MEASURES,
+    COMPOSED,
     CONTROLS,
-    OTHER_MEASURES,
-    SHIFT_MEASURES,
+    FINDING_CODES,
     TOKEN_CLASSES,
 )
 
-MEASURES = (*CATALOGUE, *OTHER_MEASURES, *SHIFT_MEASURES, *CHAIN_MEASURES)
+MEASURES = (*CATALOGUE, *COMPOSED)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -44,6 +43,11 @@ def known_class(value: Any) -> Any:
 def known_control(value: Any) -> Any:
     """Raises ValueError unless it names a control."""
     return _known(value, CONTROLS, "a control")
+
+
+def known_finding(value: Any) -> Any:
+    """Raises ValueError unless it is the code of a finding."""
+    return _known(value, FINDING_CODES, "the code of a finding")
 
 
 def _known(value: Any, names: Iterable[str], what: str) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from audit.atomic import atomic_path
 from audit.errors import BadUsageError
 from audit.ledger import run_json
 from audit.records import Review, Run
@@ -77,19 +76,6 @@ def format_for(path: Path | None, asked: str | None) -> str:
     return found
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a report, whole or not at all.
-
-    Raises:
-        BadUsageError: there can be no file at this place.
-    """
-    try:
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
 def append_text(path: Path, text: str) -> None:
     """Add a report to a file that others write to as well, such as a job's summary.
 
@@ -100,12 +86,8 @@ def append_text(path: Path, text: str) -> None:
         with path.open("a", encoding="utf-8") as stream:
             stream.write(text)
     except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> BadUsageError:
-    return BadUsageError(
-        f"the report can not be written: {error.strerror}",
-        hint="choose another place",
-        where=path,
-    )
+        raise BadUsageError(
+            f"the report can not be written: {error.strerror}",
+            hint="choose another place",
+            where=path,
+        ) from error

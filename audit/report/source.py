@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import NotFoundError, UnreadableError
-from audit.ledger import Judgement, Ledger, content_id, parse_run, storable
+from audit.ledger import Judgement, Ledger, content_id, parse_run, standing, storable
 from audit.provenance import sha256_file
-from audit.records import Review, Run
+from audit.records import Candidate, Review, Run
 from audit.table import Frame, read_positions
 
 
@@ -25,7 +25,7 @@ class Opened:
     run: Run
     """As it was recorded."""
     judged: Run
-    """The same with the gate's newest answers, which the record can not hold."""
+    """The same with the gate's answers that stand, which the record can not hold."""
     positions: Frame | None
     reviews: tuple[Review, ...] = ()
     """The oldest first; none for a document outside a ledger."""
@@ -81,7 +81,7 @@ def open_run(wanted: str, ledger: Ledger, *, positions: bool) -> Opened:
     if path is None:
         run = ledger.load_run(wanted)
         frame = ledger.load_positions(run) if positions and run.positions_sha256 else None
-        judged = with_newest_gate(run, ledger.judgements_of(run.run))
+        judged = with_standing_gate(run, ledger.judgements_of(run.run))
         return Opened(run, judged, frame, tuple(ledger.reviews_of(run.run)))
     run, table = read_document(path), path.with_name("positions.parquet")
     if not positions or not run.positions_sha256 or not table.is_file():
@@ -95,15 +95,16 @@ def open_run(wanted: str, ledger: Ledger, *, positions: bool) -> Opened:
     return Opened(run, run, read_positions(table))
 
 
-def with_newest_gate(run: Run, judgements: Sequence[Judgement]) -> Run:
-    """The run with each candidate's newest judgement in the place of the recorded one.
+def with_standing_gate(run: Run, judgements: Sequence[Judgement]) -> Run:
+    """The run with the gate's standing answer on each candidate in the place of the recorded one.
 
     Args:
         judgements: the gate's answers on this run, the first one first.
     """
-    newest = {storable(one.head_sha256): one.gate for one in judgements}
-    candidates = tuple(
-        one.model_copy(update={"gate": newest.get(storable(one.head.sha256), one.gate)})
-        for one in run.candidates
-    )
-    return run.model_copy(update={"candidates": candidates})
+
+    def judged(candidate: Candidate) -> Candidate:
+        mine = storable(candidate.head.sha256)
+        answers = standing([one.gate for one in judgements if one.head_sha256 == mine])
+        return candidate.model_copy(update={"gate": answers[0] if answers else candidate.gate})
+
+    return run.model_copy(update={"candidates": tuple(map(judged, run.candidates))})

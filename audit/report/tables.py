@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from audit.catalogue import CATALOGUE, CHAIN_MEASURES, OTHER_MEASURES, SHIFT_MEASURES
+from audit.catalogue import CATALOGUE, CHAIN_MEASURES, COMPOSED
 from audit.records import Candidate, Estimate, Run
 from audit.report import wording
 from audit.report.wording import clean
@@ -163,13 +163,12 @@ def ranking_table(run: Run) -> Table:
 
 def glossary() -> Table:
     """What each shown measure means, from the catalogue."""
-    others = {**OTHER_MEASURES, **SHIFT_MEASURES, **CHAIN_MEASURES}
     rows = []
     for name in SHOWN:
         if name in CATALOGUE:
             rows.append((CATALOGUE[name].title, CATALOGUE[name].formula, CATALOGUE[name].caveat))
         else:
-            rows.append((wording.measure_title(name), others[name], ""))
+            rows.append((wording.measure_title(name), COMPOSED[name], ""))
     return Table(("measure", "meaning", "to be kept in mind"), tuple(rows))
 
 

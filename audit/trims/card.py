@@ -85,6 +85,12 @@ def write_card(card: Path, ids: Sequence[int], about: Mapping[str, Any]) -> Card
             hint=f"name it {card.stem or 'ranks'}.txt",
             where=card,
         )
+    if card.exists() and not json_beside(card).is_file():
+        raise BadUsageError(
+            "a file is there already that `audit rank` did not write",
+            hint="choose another name with -o",
+            where=card,
+        )
     try:
         with atomic_path(json_beside(card)) as beside, atomic_path(card) as text:
             text.write_text("".join(f"{i}\n" for i in ids), encoding="utf-8")

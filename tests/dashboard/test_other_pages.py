@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.catalogue import CATALOGUE, TOKEN_CLASSES
+from audit.catalogue import CATALOGUE, COMPOSED, TOKEN_CLASSES
 from audit.dashboard.words import safe
 from audit.ledger import open_ledger
 from audit.report.study import study_of
@@ -195,5 +195,6 @@ def test_methods_tell_every_measure_of_the_catalogue(go: Go, tmp_path: Path) -> 
     titles = {one.value for one in at.subheader}
     for name, measure in CATALOGUE.items():
         assert safe(measure_title(name)) in titles and measure.formula in told(at)
-    assert {"shift tax", "shift loss", "near-tie AUC"} <= titles
+    for name, meaning in COMPOSED.items():
+        assert safe(measure_title(name)) in titles and meaning in told(at)
     assert list(at.dataframe[0].value["class"]) == list(TOKEN_CLASSES)

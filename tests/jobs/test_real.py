@@ -21,15 +21,18 @@ def test_an_audit_of_the_sample_is_a_run_of_the_ledger_and_another_is_cancelled(
     queue = JobQueue(jobs_folder(ledger))
     model, traces = SAMPLE / "model", SAMPLE / "traces"
 
-    def ask(trace: Path) -> str:
+    def ask(trace: Path, *cands: Path) -> str:
         fields = {
-            "ledger": ledger_place(ledger), "ref": str(model), "cands": (str(model),),
-            "head": "mtp", "traces": (str(trace),),
+            "ledger": ledger_place(ledger), "ref": str(model), "cands": tuple(map(str, cands)),
+            "head": "mtp", "traces": (str(trace),), "kl": len(cands) > 1,
         }  # fmt: skip
         return queue.submit(request=lambda folder: fields)
 
-    done = ask(traces / "german.trace.safetensors")
-    cancelled = ask(traces)
+    done = ask(traces / "german.trace.safetensors", model)
+    several = [tmp_path / f"cand{i}" for i in range(8)]  # so that it is not done too soon
+    for link in several:
+        link.symlink_to(model)
+    cancelled = ask(traces, *several)
     try:
         until(lambda: queue.find(cancelled).step, 120)
     finally:

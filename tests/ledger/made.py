@@ -123,6 +123,7 @@ def a_gate(
     *limits: tuple[str, Outcome, str | None],
     judged: str = "2026-02-01T00:00:00Z",
     policy: str = "0" * 64,
+    name: str = "release",
 ) -> GateResult:
     """Limits as (name, outcome, waiver)."""
     return GateResult(
@@ -135,7 +136,7 @@ def a_gate(
             )
             for name, found, waiver in limits
         ),
-        policy=PolicyRecord(name="release", sha256=policy),
+        policy=PolicyRecord(name=name, sha256=policy),
         judged=judged,
     )  # fmt: skip
 

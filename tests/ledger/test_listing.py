@@ -52,7 +52,7 @@ def fill(ledger: Ledger) -> tuple[Ledger, dict[str, str]]:
         )
     saved = ledger.load_run(ids["later"])
     for decision in ("reject", "more-data"):
-        newest = ledger.newest_judgement(saved.run, "8" * 64)
+        (newest,) = ledger.answers(saved.run, "8" * 64)
         ledger.add_review(a_review(saved, newest, decision=decision, reviewer=decision))
     return ledger, ids
 

@@ -56,7 +56,7 @@ def test_the_same_review_is_one(ledger: Ledger, run: Run) -> None:
     ids=lambda value: "" if isinstance(value, tuple) else getattr(value, "sentence", "unjudged"),
 )
 def test_what_must_be_waived(gate: GateResult | None, limits: tuple[str, ...]) -> None:
-    assert limits_to_waive(gate) == limits
+    assert limits_to_waive([gate] if gate else []) == limits
 
 
 def test_a_run_that_was_never_judged_is_not_simply_accepted(ledger: Ledger, run: Run) -> None:
@@ -127,17 +127,48 @@ def test_a_review_is_of_the_newest_judgement(ledger: Ledger, run: Run) -> None:
     judged(ledger, run, a_gate("pass", judged="2026-01-01T00:00:00Z"))
     with pytest.raises(MismatchError, match="judged again"):
         ledger.add_review(a_review(run, seen))
-    newest = ledger.newest_judgement(run.run, "c" * 64)
-    assert newest is not None and newest.outcome == "fail"
+    (newest,) = ledger.answers(run.run, "c" * 64)
+    assert newest.outcome == "fail"
     same_outcome = a_gate("fail", ("x", "fail", None), policy="1" * 64)
     with pytest.raises(MismatchError, match="judged again"):
         ledger.add_review(a_review(run, same_outcome, decision="reject"))
 
 
+def test_a_laxer_policy_does_not_lift_what_another_one_said(ledger: Ledger, run: Run) -> None:
+    """The newest answer of each policy stands, and accepting needs a waiver for all of them."""
+    days = [f"2026-02-{day:02}T00:00:00Z" for day in range(1, 6)]
+    judged(ledger, run, a_gate("fail", ("worst", "fail", None), judged=days[0]))
+    lax = a_gate("pass", ("one", "pass", None), judged=days[1], policy="1" * 64, name="lax")
+    judged(ledger, run, lax)
+    strict, other = ledger.answers(run.run, "c" * 64)
+    assert (strict.policy.name, other.policy.name) == ("release", "lax")
+    assert limits_to_waive((strict, other)) == ("worst",)
+    with pytest.raises(MismatchError, match="judged again"):
+        ledger.add_review(a_review(run, lax))
+    with pytest.raises(BadUsageError, match=r"says fail under release; .* a waiver for worst"):
+        ledger.add_review(a_review(run, strict))
+    ((row,),) = [one.candidates for one in ledger.runs().runs]
+    assert (row.gate, row.policy) == ("fail", "release")
+    judged(ledger, run, a_gate("fail", ("x y", "fail", None), judged=days[2], name="third"))
+    answers = ledger.answers(run.run, "c" * 64)
+    assert limits_to_waive(answers) == ("x y", "worst")
+    with pytest.raises(BadUsageError) as caught:
+        ledger.add_review(a_review(run, answers[0]))
+    assert "--waiver-limit 'x y' --waiver-limit worst" in caught.value.hint
+    judged(ledger, run, a_gate("pass", judged=days[3]))
+    judged(ledger, run, a_gate("pass", judged=days[4], name="third"))
+    assert [one.policy.name for one in ledger.answers(run.run, "c" * 64)] == [
+        "third", "release", "lax",
+    ]  # fmt: skip
+    ledger.add_review(a_review(run, ledger.answers(run.run, "c" * 64)[0]))
+    ((row,),) = [one.candidates for one in ledger.runs().runs]
+    assert (row.gate, row.policy, row.decision) == ("pass", "third", "accept")
+
+
 def test_each_candidate_is_judged_for_itself(ledger: Ledger) -> None:
     run = ledger.save_run(a_run(0, a_candidate("a"), a_candidate("b", "d" * 64)), [TABLE])
     gate = ledger.add_judgement(run.run, "d" * 64, a_gate("pass")).gate
-    assert ledger.newest_judgement(run.run, "c" * 64) is None
+    assert ledger.answers(run.run, "c" * 64) == ()
     with pytest.raises(MismatchError):
         ledger.add_review(a_review(run, gate))
     ledger.add_review(a_review(run, gate, head_sha256="d" * 64))

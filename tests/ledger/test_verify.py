@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from audit.errors import UnreadableError
-from audit.ledger import Ledger, Verification, describe, verify
+from audit.errors import NotFoundError, UnreadableError
+from audit.ledger import Ledger, Verification, describe, open_ledger, verify
 from tests.ledger.made import (
     POLICY,
     TABLE,
@@ -179,3 +179,28 @@ def test_a_damaged_database_file(tmp_path: Path) -> None:
         assert "malformed" in error.message or "can not be used" in error.message
     else:
         assert "database" in kinds(found) and not found.sound
+
+
+def test_no_ledger_is_not_a_sound_one(tmp_path: Path) -> None:
+    for place in (tmp_path / "typo", tmp_path):
+        with pytest.raises(NotFoundError, match="there is no ledger here"):
+            verify(open_ledger(place))
+    assert not (tmp_path / "typo").exists()
+
+
+def test_an_index_that_was_lost_is_told_once(tmp_path: Path) -> None:
+    """Reading indexes the runs again; what people said is gone, and no reading hides that."""
+    ledger = open_ledger(tmp_path / "mine")
+    run = ledger.save_run(a_run(0), [TABLE])
+    ledger.add_judgement(run.run, "c" * 64, a_gate("pass"))
+    assert verify(open_ledger(tmp_path / "mine")).sound
+    for path in (tmp_path / "mine").glob("index.sqlite*"):
+        path.unlink()
+    for _ in range(2):
+        found = verify(open_ledger(tmp_path / "mine"))
+        assert not found.sound and kinds(found) == ["database"]
+        assert "come back from a copy only" in found.problems[0].sentence
+        assert len(open_ledger(tmp_path / "mine").runs().runs) == 1
+    mended = verify(open_ledger(tmp_path / "mine"), repair=True)
+    assert mended.sound and kinds(mended) == ["database"]
+    assert verify(open_ledger(tmp_path / "mine")).problems == ()

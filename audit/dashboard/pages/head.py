@@ -28,7 +28,7 @@ VIEWS = (_EVIDENCE, _CORPORA, _SPREAD, _CHECKS, _DECISIONS, _ORIGIN)
 
 def _page() -> None:
     recorded, chosen = address.asked_head()
-    run, away = address.with_newest_gate(recorded)
+    run, away = address.with_standing_gate(recorded)
     said, judged = ([], []) if away else _said(run.run)
     place = [one.head.sha256 for one in run.candidates].index(chosen.head.sha256)
     report = report_of(run, reviews=said)

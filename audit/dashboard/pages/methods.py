@@ -8,9 +8,8 @@ import streamlit as st
 
 from audit.catalogue import (
     CATALOGUE,
+    COMPOSED,
     MEASURES_VERSION,
-    OTHER_MEASURES,
-    SHIFT_MEASURES,
     TOKEN_CLASSES,
     better_when_lower,
     possible_range,
@@ -25,6 +24,9 @@ _UNITS = {
     "share": "per cent of positions", "points": "per cent of the reference's acceptance",
     "ratio": "a plain ratio", "nats": "nats", "logits": "logits",
 }  # fmt: skip
+_COMPOSED_UNITS = {
+    "near_tie_auc": "a probability", "tokens_per_round": "tokens", "chain_acceptance": "a share",
+}  # fmt: skip
 
 
 def _page() -> None:
@@ -37,15 +39,13 @@ def _page() -> None:
         "independent. A difference between heads is always paired: the same positions, the same "
         "resamples. Where nothing can be measured there is a reason instead of a number."
     )
-    others = {**OTHER_MEASURES, **SHIFT_MEASURES}
     names = [*SHOWN, *(name for name in CATALOGUE if name not in SHOWN)]
     for name in names:
         if name in CATALOGUE:
             found = CATALOGUE[name]
             _measure(name, found.formula, found.caveat, _UNITS[found.unit])
         else:
-            unit = "points" if name in SHIFT_MEASURES else "a probability"
-            _measure(name, others[name], "", unit)
+            _measure(name, COMPOSED[name], "", _COMPOSED_UNITS.get(name, "points"))
     st.subheader("Classes of tokens", anchor="token-classes")
     st.text("Every position is of the class of the token that the verifier wanted.")
     parts.show_table(Table(("class", "what is in it"), tuple(TOKEN_CLASSES.items())), "classes", 30)

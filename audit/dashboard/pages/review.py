@@ -36,13 +36,13 @@ _REASON_LENGTH = 4000
 
 def _page() -> None:
     recorded, chosen = address.asked_head()
-    run, away = address.with_newest_gate(recorded)
+    run, away = address.with_standing_gate(recorded)
     if away:
         states.show_error(away)
         st.stop()
     with states.guarded():
         said, waivers = store.reviews(run.run), store.open_here().waivers_of(chosen.head.sha256)
-        newest = store.open_here().newest_judgement(run.run, chosen.head.sha256)
+        answers = store.open_here().answers(run.run, chosen.head.sha256)
     place = [one.head.sha256 for one in run.candidates].index(chosen.head.sha256)
     told = report_of(run, reviews=said).candidates[place]
     parts.heading(f"Review of {told.name}", f"against {clean(run.reference.name)} · run {run.run}")
@@ -54,7 +54,7 @@ def _page() -> None:
         query_params=address.head_query(run.run, chosen.head.sha256),
     )  # fmt: skip
     _tell_result()
-    _form(run, chosen, newest, waivers)
+    _form(run, chosen, answers, waivers)
     _history(run, said, waivers)
 
 
@@ -73,7 +73,7 @@ def _tell_result() -> None:
 
 
 def _form(
-    run: Run, candidate: Candidate, newest: GateResult | None, waivers: Sequence[Waiver]
+    run: Run, candidate: Candidate, answers: Sequence[GateResult], waivers: Sequence[Waiver]
 ) -> None:
     key = f"{run.run}-{candidate.head.sha256}"
     st.subheader("Decision", anchor=False)
@@ -92,12 +92,12 @@ def _form(
             placeholder="why, for whoever has to defend this decision later",
         )  # fmt: skip
         if decision == "accept":
-            _ask_waivers(candidate, newest, waivers, key)
+            _ask_waivers(candidate, answers, waivers, key)
         _signature(signer)
         st.button(
             "Sign", type="primary", icon=":material/draw:", disabled=decision is None,
             help=None if decision else "choose a decision first", on_click=_sign,
-            args=(run, candidate, newest, key),
+            args=(run, candidate, answers, key),
         )  # fmt: skip
 
 
@@ -112,20 +112,22 @@ def _signature(signer: serving.Signer) -> None:
 
 
 def _ask_waivers(
-    candidate: Candidate, newest: GateResult | None, waivers: Sequence[Waiver], key: str
+    candidate: Candidate, answers: Sequence[GateResult], waivers: Sequence[Waiver], key: str
 ) -> None:
     """What accepting demands beside the reason: one waiver for each limit that did not pass."""
-    needed = limits_to_waive(newest)
+    needed = limits_to_waive(answers)
     if not needed:
         return
-    why = f"The gate says {newest.outcome}." if newest else "This head was never judged."
+    why = "This head was never judged."
+    if answers:
+        why = f"The gate says {answers[0].outcome} under {safe(answers[0].policy.name)}."
     st.warning(
         f"**{why}** Accepting it needs a waiver: it lets these very bytes "
         f"({candidate.head.sha256[:12]}) pass a limit until a day, and is shown for ever.",
         icon=":material/policy_alert:",
     )
     today = now_utc()[:10]
-    sentences = {one.limit: one.sentence for one in (newest.limits if newest else ())}
+    sentences = {one.limit: one.sentence for answer in answers for one in answer.limits}
     fresh: list[str] = []
     for limit in needed:
         labels = {
@@ -156,14 +158,14 @@ def _waiver_label(waiver: Waiver) -> str:
     return clean(f"{waiver.id[:12]} by {waiver.who} until {waiver.expires}: {waiver.reason}")
 
 
-def _sign(run: Run, candidate: Candidate, seen: GateResult | None, key: str) -> None:
+def _sign(run: Run, candidate: Candidate, seen: Sequence[GateResult], key: str) -> None:
     """Runs before the page is drawn again.
 
     What was typed is taken from the widgets themselves: a click may come with the last words,
     before the page was drawn with them.
 
     Args:
-        seen: the judgement that was on the page when the button was clicked.
+        seen: the gate's answers that were on the page when the button was clicked.
     """
     try:
         saved = sign(store.open_here(), run, _said(candidate, seen, key), seen)
@@ -176,7 +178,7 @@ def _sign(run: Run, candidate: Candidate, seen: GateResult | None, key: str) -> 
     st.session_state[f"decision-{key}"] = None
 
 
-def _said(candidate: Candidate, seen: GateResult | None, key: str) -> Decided:
+def _said(candidate: Candidate, seen: Sequence[GateResult], key: str) -> Decided:
     typed = st.session_state
     decision, signer = typed.get(f"decision-{key}") or "", serving.signer()
     needed = limits_to_waive(seen) if decision == "accept" else ()
