@@ -106,7 +106,7 @@ def parse_url(text: str) -> URL:
         url = make_url(text)
         found = url.set(drivername=_DRIVERS[url.drivername])
         if not found.database or found.database == ":memory:":
-            raise ValueError("it names no place, so nothing would be kept")
+            raise ValueError("it names no file, so nothing would be kept")
         return found
     except (ArgumentError, KeyError, ValueError) as error:
         raise BadUsageError(

@@ -37,6 +37,13 @@ class Limit(Named):
 
     model_config = ConfigDict(populate_by_name=True)
 
+    @property
+    def is_hollow(self) -> bool:
+        """True when the measure never leaves these bounds, so that nothing could fail."""
+        low, high = self.minimum, self.maximum
+        lowest, highest = possible_range(self.measure)
+        return (low is None or low <= lowest) and (high is None or high >= highest)
+
     @model_validator(mode="after")
     def _sound(self) -> Limit:
         _check_scope(self)
@@ -69,11 +76,6 @@ def _check_bounds(limit: Limit) -> None:
         raise ValueError("it has neither minimum nor maximum: it could not fail")
     if low is not None and high is not None and low > high:
         raise ValueError(f"its minimum {low:g} lies above its maximum {high:g}: swap them")
-    lowest, highest = possible_range(limit.measure)
-    if (low is None or low <= lowest) and (high is None or high >= highest):
-        raise ValueError(
-            f"{limit.measure} never leaves these bounds: it could not fail; tighten one of them"
-        )
     lower_is_better = better_when_lower(limit.measure)
     for key, bound, wrong, other in (
         ("minimum", low, lower_is_better is True, "maximum"),

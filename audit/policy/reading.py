@@ -33,9 +33,17 @@ def load_policy(path: Path) -> Policy:
 
     Raises:
         NotFoundError: there is no such file.
-        BadPolicyError: it is not a policy, or `previous` is missing or none.
+        BadPolicyError: it is not a policy, has a limit that can not fail, or `previous` is missing
+            or none.
     """
     policy = parse_policy(read_text(path), path)
+    for limit in policy.limits:
+        if limit.is_hollow:
+            raise BadPolicyError(
+                f"the limit {limit.name!r} can not fail: {limit.measure} never leaves its bounds",
+                hint="tighten it, or leave it out",
+                where=path,
+            )
     if policy.previous is None:
         return policy
     before = path.parent / policy.previous

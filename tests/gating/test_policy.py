@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import datetime
 import re
 import tomllib
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.catalogue import CLASS_MEASURES, CONTROLS, TOKEN_CLASSES
+from audit.catalogue import CLASS_MEASURES, CONTROLS, FINDING_CODES, TOKEN_CLASSES
 from audit.errors import BadPolicyError, NotFoundError
 from audit.gating import judge_run, selftest
 from audit.policy import Limit, Policy, Requirement, changes_between, load_policy, parse_policy
@@ -344,3 +345,41 @@ def test_the_previous_policy_is_read_beside_this_one(tmp_path: Path) -> None:
     (tmp_path / "gone.toml").write_text("nonsense")
     with pytest.raises(BadPolicyError, match="not TOML"):
         load_policy(path)
+
+
+def test_names_that_no_finding_has_and_limits_that_hold_whatever_comes(tmp_path: Path) -> None:
+    """A requirement or limit that could never fail is worse than none."""
+    error = refused(f'name = "x"\n{require(no_findings=["STOP_LOSTT"])}')
+    assert "not the code of a finding" in error.message and "STOP_LOST" in error.hint
+    path = tmp_path / "p.toml"
+    for table in (
+        limit(measure="retention", minimum=0.0), limit(measure="disagreement", maximum=1.0),
+        limit(measure="shift_loss", maximum=1.0),
+    ):  # fmt: skip
+        path.write_text(f'name = "x"\n{table}')
+        with pytest.raises(BadPolicyError, match="can not fail"):
+            load_policy(path)
+    path.write_text(f'\ufeffname = "x"\n{limit(measure="retention", minimum=0.1)}', "utf-8")
+    assert load_policy(path).name == "x"
+    path.write_text(f'name = "x"\nprevious = "p.toml"\n{limit(measure="harm", maximum=0.1)}')
+    with pytest.raises(BadPolicyError, match="names itself"):
+        load_policy(path)
+
+
+def test_every_code_of_a_finding_is_one_that_a_policy_may_name() -> None:
+    """Written in the code as the code of a finding; told from those of errors by their class."""
+    root = Path(__file__).resolve().parents[2] / "audit"
+    texts = {path: path.read_text() for path in root.rglob("*.py") if path.name != "catalogue.py"}
+    written = {code for text in texts.values() for code in re.findall(r'"([A-Z][A-Z0-9_]+)"', text)}
+    made = {
+        keyword.value.value
+        for text in texts.values()
+        for call in ast.walk(ast.parse(text))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "Finding"
+        for keyword in call.keywords
+        if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
+    }
+    of_dumps = {"ALIGNMENT_UNCHECKED", "LOGITS_16_BIT", "LOSS_MASK", "STAGE_NOT_AS_SAID"}
+    assert made - of_dumps <= set(FINDING_CODES) and len(made) > 8
+    for code in FINDING_CODES:
+        assert code in written or any(f"{code}:" in text for text in texts.values()), code

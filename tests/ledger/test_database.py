@@ -271,7 +271,8 @@ def test_writers_of_a_file_wait_for_each_other(tmp_path: Path) -> None:
 def test_urls() -> None:
     assert parse_url("postgres://u:pw@h/d").drivername == "postgresql+psycopg"
     assert parse_url("postgresql://u@h/d").drivername == "postgresql+psycopg"
-    for bad in ("mysql://u@h/d", "x", "", "postgresql+psycopg2://u@h/d", "sqlite3:///x"):
+    for bad in ("mysql://u@h/d", "x", "", "postgresql+psycopg2://u@h/d", "sqlite3:///x",
+                "sqlite://", "sqlite:///", "sqlite:///:memory:"):  # fmt: skip
         with pytest.raises(BadUsageError, match="must be sqlite"):
             parse_url(bad)
 

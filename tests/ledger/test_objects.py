@@ -101,11 +101,11 @@ def test_changed_objects_are_noticed(opened: Any, url: str) -> None:
     assert [problem.kind for problem in verify(ledger, repair=True).problems] == ["run"]
 
 
-def test_a_database_is_needed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_is_needed(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadUsageError, match="needs a database elsewhere") as caught:
         open_ledger(url)
     assert "AUDIT_DB_URL" in caught.value.hint
-    monkeypatch.setenv("AUDIT_DB_URL", "sqlite://")
+    monkeypatch.setenv("AUDIT_DB_URL", f"sqlite:///{tmp_path / 'db.sqlite'}")
     monkeypatch.setenv("AUDIT_LEDGER", url)
     saved = open_ledger().save_run(a_run(), [TABLE])
     assert open_ledger().resolve_id("latest") == saved.run
@@ -116,7 +116,7 @@ def test_places_that_mean_nothing(place: str, tmp_path: Path, monkeypatch: Any) 
     monkeypatch.chdir(tmp_path)
     if "://" in place:
         with pytest.raises((BadUsageError, MissingExtraError)):
-            open_ledger(place, "sqlite://")
+            open_ledger(place, f"sqlite:///{tmp_path / 'db.sqlite'}")
     else:
         assert open_ledger(place).where == "s3:"
 
@@ -124,7 +124,7 @@ def test_places_that_mean_nothing(place: str, tmp_path: Path, monkeypatch: Any) 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "s3fs", None)
     with pytest.raises(MissingExtraError, match="not installed") as caught:
-        open_ledger("s3://bucket/ledger", "sqlite://")
+        open_ledger("s3://bucket/ledger", "sqlite:///db.sqlite")
     assert "head-audit[s3]" in caught.value.hint
 
 
