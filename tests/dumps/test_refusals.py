@@ -107,6 +107,24 @@ def test_one_state_of_length_one_is_no_proof(place: Path, real: Real, imported: 
     assert trace.positions == 446
 
 
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--corpus", "../../x"), "not a plain name"),
+        (("--corpus", "a b"), "not a plain name"),
+        (("--language", "x y;z"), "no language tag"),
+        (("--language", "de\n"), "no language tag"),
+    ],
+)
+def test_names_that_are_none(
+    place: Path, real: Real, refused: Refused, option: tuple[str, str], words: str
+) -> None:
+    assert words in refused(writers.eagle(place / "d", real), *KNOWN, *option)["message"]
+
+
 # --- alignment ------------------------------------------------------------------------------------
 
 
