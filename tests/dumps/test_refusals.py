@@ -180,12 +180,12 @@ def test_some_files_are_shifted(
         assert (f"{len(bad)} texts" in error["message"]) == (len(bad) > 1)
 
 
-@pytest.mark.parametrize("bad", [(3,), (0, 5)])
+@pytest.mark.parametrize(("cut", "bad"), [(False, (1,)), (True, (0, 5))])
 def test_some_files_have_their_rows_in_random_order(
-    place: Path, real: Real, refused: Refused, imported: Imported, bad: tuple[int, ...]
+    place: Path, real: Real, refused: Refused, imported: Imported, cut: bool, bad: tuple[int, ...]
 ) -> None:
     rng = torch.Generator().manual_seed(4)
-    six = several(real)
+    six = several(real) if cut else real
     pre = [s[torch.randperm(len(s), generator=rng)] if i in bad else s
            for i, s in enumerate(six.pre)]  # fmt: skip
     dump = writers.vllm(place / "d", replace(six, pre=pre))
