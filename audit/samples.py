@@ -14,7 +14,7 @@ import numpy as np
 from audit.catalogue import COUNTS
 from audit.records import Register
 from audit.stats import MIN_SEQUENCES, Floats, Resampling
-from audit.table import Frame, sums_by_class, sums_by_sequence
+from audit.table import Frame, sums_by_class, sums_by_sequence, units_of
 
 REGISTERS: tuple[Register, ...] = ("in_distribution", "same_register", "domain_shift")
 
@@ -66,7 +66,7 @@ def class_samples(frames: Sequence[Frame], resampling: Resampling) -> dict[str, 
         if not by_class:
             continue
         corpus, register = str(frame["corpus"].iloc[0]), frame["register"].iloc[0]
-        weights = resampling.weights(corpus, frame["sequence"].nunique())
+        weights = resampling.weights(corpus, len(np.unique(units_of(frame))))
         for name, table in by_class.items():
             sums = table[list(COUNTS)].to_numpy(np.float64)
             sample = Sample(corpus, register, sums, weights @ sums, name)

@@ -377,6 +377,18 @@ def test_progress_names_each_corpus(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_capture_tells_of_texts_that_repeat(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    for i, text in enumerate(("a = 1", "b = a + 2", "a = 1", "a = 1")):
+        (tmp_path / "t" / f"{i}.py").write_text(text)
+    words = ("capture", MODEL, "--text", tmp_path / "t", "-o", tmp_path / "t.trace.safetensors")
+    done = run(*words)
+    sentence = "2 of 4 sequences repeat another one; they count once in intervals"
+    assert done.exit_code == 0 and f"warning  REPEATED_TEXT  {sentence}" in done.output
+    (told,) = json.loads(run(*words, "--json", "-qq").stdout)["findings"]
+    assert told["code"] == "REPEATED_TEXT" and told["sentence"] == sentence
+
+
 @pytest.mark.parametrize(("head", "ahead"), [("lm", 0), ("mtp", 1)])
 def test_compare_counts_generated_positions_only(tmp_path: Path, head: str, ahead: int) -> None:
     """Rows whose oracle, `ahead` rows further, answers to a generated token; counted one by one."""

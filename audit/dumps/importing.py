@@ -27,6 +27,7 @@ from audit.errors import BadUsageError, MismatchError
 from audit.provenance import versions
 from audit.records import ExtraState, Finding, Stage, TraceInfo
 from audit.traces import Trace
+from audit.traces.repeats import repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def import_dump(request: ImportRequest, progress: Progress | None = None) -> Imp
     states = States(found.hidden, model, measured.stage)
     oracle = find_oracle(request, reader, found, states, report)
     trace = _trace(request, reader, found, model, measured, oracle)
-    findings = [*reader.findings, *measured.findings, *oracle.findings]
+    findings = [*reader.findings, *measured.findings, *oracle.findings, *repeated(trace)]
     return Imported(trace, reader.name, findings)
 
 
