@@ -17,6 +17,7 @@ from audit.heads import Head
 from audit.heads.vocabulary import tokenizer_hash
 from audit.records import Finding
 from audit.traces import Trace
+from audit.traces.repeats import repeated
 
 _TOKENIZER_HINT = "ids of two tokenizers name different words: capture with the reference's own"
 
@@ -31,7 +32,7 @@ class _Mismatch:
 
 
 def check_belonging(ref: Head, traces: Sequence[Trace], *, force: bool = False) -> list[Finding]:
-    """What was forced, and what imported traces leave open.
+    """What was forced, what imported traces leave open, and texts that repeat (REPEATED_TEXT).
 
     Args:
         force: let mismatches pass; each becomes a FORCED_MISMATCH warning in the run.
@@ -59,7 +60,8 @@ def check_belonging(ref: Head, traces: Sequence[Trace], *, force: bool = False) 
         )
         for mismatch in found
     ]
-    return forced + _unchecked(traces)
+    again = [finding for trace in traces for finding in repeated(trace)]
+    return forced + _unchecked(traces) + again
 
 
 def _check_names(traces: Sequence[Trace]) -> None:

@@ -161,23 +161,26 @@ def _interval(
     if spread(replicates) > ROUNDING or sample.sequences < MIN_SEQUENCES:
         return percentile_interval(replicates, sample.sequences, how.level)
     if measure.is_rate:
-        below = int(sample.total[count_at(measure.below)])
-        return binomial_interval(int(sample.total[count_at(measure.plus)]), below, how.level)
+        return _binomial(measure.plus, measure.below, sample, how)
     if measure.name == "retention":
         return _retention_bound(sample, how, value)
     return Interval(None, None, f"{NO_SPREAD}: no interval")
+
+
+def _binomial(events: str, of: str, sample: Sample, how: Resampling) -> Interval:
+    """Of one count among another; copies of a text are not more evidence."""
+    counts = (float(sample.total[count_at(name)]) / sample.copies for name in (events, of))
+    return binomial_interval(*counts, level=how.level)
 
 
 def _retention_bound(sample: Sample, how: Resampling, value: float) -> Interval:
     """Retention without any spread: at 1, bounded by D since |a_ref - a_cand| <= D; below 1, by
     the exact binomial interval of the kept among the reference's acceptances."""
     total = sample.total
-    accepted = int(total[count_at("ref_accepted")])
     if value < 1.0:
-        return binomial_interval(int(total[count_at("cand_accepted")]), accepted, how.level)
-    events, positions = int(total[count_at("disagreements")]), int(total[count_at("positions")])
-    high = binomial_interval(events, positions, how.level).high or 0.0
-    slack = high * positions / accepted
+        return _binomial("cand_accepted", "ref_accepted", sample, how)
+    high = _binomial("disagreements", "positions", sample, how).high or 0.0
+    slack = float(high * total[count_at("positions")] / total[count_at("ref_accepted")])
     reason = f"{NO_SPREAD}: bound from the disagreement rate"
     return Interval(max(0.0, value - slack), value + slack, reason)
 

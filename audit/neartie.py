@@ -12,7 +12,7 @@ import numpy as np
 
 from audit.records import Estimate
 from audit.stats import Floats, Interval, Resampling, percentile_interval
-from audit.table import Frame
+from audit.table import Frame, units_of
 
 MEASURE = "near_tie_auc"
 _RESAMPLES = 400
@@ -31,7 +31,7 @@ def near_tie_estimate(frames: Sequence[Frame], corpus: str | None, how: Resampli
     flip = np.concatenate([frame["disagree"].to_numpy(bool) for frame in frames])
     weights = _row_weights(frames, how)
     register = frames[0]["register"].iloc[0]
-    sequences = sum(frame["sequence"].nunique() for frame in frames)
+    sequences = sum(len(np.unique(units_of(frame))) for frame in frames)
     value = float(weighted_auc(margin, flip, np.ones((1, len(flip))))[0])
     if not np.isfinite(value):
         reason = "no disagreements" if not flip.any() else "no agreements"
@@ -83,7 +83,7 @@ def _row_weights(frames: Sequence[Frame], how: Resampling) -> Floats:
     """How often each position is drawn, [resamples, n]; the draws of all other measures."""
     parts = []
     for frame in frames:
-        _, index = np.unique(frame["sequence"].to_numpy(), return_inverse=True)
+        _, index = np.unique(units_of(frame), return_inverse=True)
         drawn = how.weights(str(frame["corpus"].iloc[0]), int(index.max()) + 1)
         parts.append(drawn[:_RESAMPLES, index])
     return np.concatenate(parts, axis=1)

@@ -150,7 +150,7 @@ def _interval(
     if spread(replicates) > ROUNDING or a.sequences < MIN_SEQUENCES:
         return percentile_interval(replicates, a.sequences, how.level)
     # Without spread to resample: no difference can exceed the share of positions that differ.
-    most = binomial_interval(discordant, a.positions, how.level).high or 0.0
+    most = binomial_interval(discordant / a.copies, a.positions / a.copies, how.level).high or 0.0
     scale = a.positions / float(min(side.total[count_at(measure.below)] for side in (a, b)))
     reason = "no spread between sequences: bound from the positions on which the two differ"
     return Interval(-most * scale, most * scale, reason)

@@ -14,7 +14,7 @@ import numpy as np
 from audit.catalogue import COUNTS
 from audit.records import Register
 from audit.stats import MIN_SEQUENCES, Floats, Resampling
-from audit.table import Frame, sums_by_class, sums_by_sequence
+from audit.table import Frame, sums_by_class, sums_by_sequence, units_of
 
 REGISTERS: tuple[Register, ...] = ("in_distribution", "same_register", "domain_shift")
 
@@ -30,6 +30,9 @@ class Sample:
     replicates: Floats
     """[resamples, counts], the summed counts of each resample."""
     token_class: str | None = None
+    copies: float = 1.0
+    """Positions for each that is there once: above 1 where texts repeat. What takes positions as
+    independent divides by it."""
 
     @property
     def total(self) -> Floats:
@@ -55,7 +58,12 @@ def sample_of(frame: Frame, resampling: Resampling) -> Sample:
     sums = sums_by_sequence(frame)[list(COUNTS)].to_numpy(np.float64)
     corpus = str(frame["corpus"].iloc[0])
     replicates = resampling.weights(corpus, len(sums)) @ sums
-    return Sample(corpus, frame["register"].iloc[0], sums, replicates)
+    return Sample(corpus, frame["register"].iloc[0], sums, replicates, copies=_copies(frame))
+
+
+def _copies(frame: Frame) -> float:
+    units = units_of(frame)
+    return len(units) / int((units == frame["sequence"].to_numpy()).sum())
 
 
 def class_samples(frames: Sequence[Frame], resampling: Resampling) -> dict[str, list[Sample]]:
@@ -66,10 +74,11 @@ def class_samples(frames: Sequence[Frame], resampling: Resampling) -> dict[str, 
         if not by_class:
             continue
         corpus, register = str(frame["corpus"].iloc[0]), frame["register"].iloc[0]
-        weights = resampling.weights(corpus, frame["sequence"].nunique())
+        weights = resampling.weights(corpus, len(np.unique(units_of(frame))))
+        copies = _copies(frame)
         for name, table in by_class.items():
             sums = table[list(COUNTS)].to_numpy(np.float64)
-            sample = Sample(corpus, register, sums, weights @ sums, name)
+            sample = Sample(corpus, register, sums, weights @ sums, name, copies)
             found.setdefault(name, []).append(sample)
     return dict(sorted(found.items()))
 
@@ -87,5 +96,7 @@ def pool_registers(samples: Iterable[Sample], how: Resampling) -> list[Sample]:
             replicates = how.weights(names, len(sums)) @ sums
         else:
             replicates = np.sum([sample.replicates for sample in members], axis=0)
-        pooled.append(Sample(None, register, sums, replicates, members[0].token_class))
+        distinct = sum(sample.positions / sample.copies for sample in members)
+        copies = sum(sample.positions for sample in members) / distinct if distinct else 1.0
+        pooled.append(Sample(None, register, sums, replicates, members[0].token_class, copies))
     return pooled

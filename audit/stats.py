@@ -84,7 +84,7 @@ def percentile_interval(replicates: Floats, sequences: int, level: float) -> Int
     return Interval(float(low), float(high))
 
 
-def binomial_interval(events: int, positions: int, level: float) -> Interval:
+def binomial_interval(events: float, positions: float, level: float) -> Interval:
     """Exact (Clopper-Pearson) interval of a share, for samples without any spread to resample.
 
     With no event seen the resampled interval would be [0, 0], which no finite sample can show.

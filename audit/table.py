@@ -78,26 +78,40 @@ def position_frame(columns: dict[str, Any]) -> Frame:
 
 
 def sums_by_sequence(frame: Frame) -> Frame:
-    """Counts of one candidate on one trace, one row per sequence, columns COUNTS.
+    """Counts of one candidate on one trace, one row per unit of `units_of`, columns COUNTS."""
+    return _counts(frame).groupby(units_of(frame)).sum()
 
-    The sequence is the resampling unit everywhere, and this function alone says what it is.
+
+def units_of(frame: Frame) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """What is resampled: the number of each position's sequence, int64 [n]; of sequences that hold
+    the same tokens at the same positions, the number of the first.
+
+    The sequence is the resampling unit everywhere, and this function alone says what it is. A text
+    that is there ten times is read once: its copies are drawn together.
     """
-    return _counts(frame).groupby(frame["sequence"].to_numpy()).sum()
+    sequence = frame["sequence"].to_numpy(np.int64)
+    numbers, place = np.unique(sequence, return_inverse=True)
+    # One number for each position and token; their sum does not depend on the order of rows.
+    pairs = frame[["position", "token"]].astype("int64")
+    prints = np.zeros(len(numbers), np.uint64)
+    np.add.at(prints, place, pd.util.hash_pandas_object(pairs, index=False).to_numpy(np.uint64))
+    _, first, same = np.unique(prints, return_index=True, return_inverse=True)
+    return np.asarray(numbers[first][same][place], np.int64)
 
 
 def sums_by_class(frame: Frame) -> dict[str, Frame]:
     """The same per class of the oracle token, for every class that occurs, in order of name.
 
-    Each table has a row for every sequence of the trace, zeros where it has none of the class: the
+    Each table has a row for every unit of the trace, zeros where it has none of the class: the
     draws are those of the whole trace.
     """
     classes = frame["oracle_class"].to_numpy(object)
     known = ~pd.isna(classes)
     if not known.any():
         return {}
-    sequence = frame["sequence"].to_numpy()
-    sums = _counts(frame)[known].groupby([classes[known], sequence[known]]).sum()
-    every = np.unique(sequence)
+    unit = units_of(frame)
+    sums = _counts(frame)[known].groupby([classes[known], unit[known]]).sum()
+    every = np.unique(unit)
     names = sorted(set(sums.index.get_level_values(0)))
     return {str(name): sums.loc[name].reindex(every, fill_value=0.0) for name in names}
 

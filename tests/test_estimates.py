@@ -19,7 +19,7 @@ from audit.stats import (
     percentile_interval,
     positions_needed,
 )
-from audit.table import Frame, position_frame, sums_by_sequence
+from audit.table import Frame, position_frame, sums_by_sequence, units_of
 
 FAST = Resampling(resamples=500)
 
@@ -293,3 +293,55 @@ def test_catalogue_names_only_counts_that_exist() -> None:
         assert {measure.plus, measure.below} <= set(COUNTS)
         assert measure.minus is None or measure.minus in COUNTS
         assert measure.formula and measure.caveat and measure.title
+
+
+def copies(times: int, *, apart: bool = False) -> Frame:
+    """Six texts of 40 tokens, each `times` times; the copies with other tokens where `apart`."""
+    rng = np.random.default_rng(5)
+    token, oracle = rng.integers(0, 99, 240), rng.integers(0, 9, 240)
+    cand = np.where(rng.random(240) < np.repeat(rng.random(6), 40), oracle, 99)
+    many = [np.tile(column, times) for column in (oracle, cand, oracle)]
+    n = 240 * times
+    return frame(
+        *(column.tolist() for column in many),
+        (np.arange(n) // 40).tolist(),
+        position=np.arange(n) % 40,
+        token=np.tile(token, times) + (np.arange(n) if apart else 0),
+    )
+
+
+def test_copies_of_a_text_are_one_unit() -> None:
+    """Ten copies of six texts: the same shares, and the same interval to the last digit."""
+    once, tenfold = (estimate_all([copies(k)], Facts(), Resampling()) for k in (1, 10))
+    assert len(once) == len(tenfold) > 5
+    for a, b in zip(once, tenfold, strict=True):
+        assert (a.measure, a.sequences, b.positions) == (b.measure, 6, 10 * a.positions)
+        for name in ("value", "low", "high", "macro"):
+            ours, theirs = getattr(a, name), getattr(b, name)
+            assert ours == theirs or ours == pytest.approx(theirs, abs=1e-12), (a.measure, name)
+    apart = by_name(estimate_all([copies(10, apart=True)], Facts(), Resampling()))["disagreement"]
+    narrow = by_name(tenfold)["disagreement"]
+    assert apart.sequences == 60 and apart.value == narrow.value
+    assert apart.high - apart.low < 0.6 * (narrow.high - narrow.low)
+
+
+def test_copies_never_make_five_sequences_of_four() -> None:
+    rows = copies(10)
+    four = rows[rows["sequence"] % 6 < 4].reset_index(drop=True)
+    found = by_name(estimate_all([four], Facts(), Resampling()))["disagreement"]
+    assert found.sequences == 4 and found.low is None and "4 sequences" in found.reason
+
+
+def test_units_look_at_every_token_and_place() -> None:
+    """Texts 0 and 2 are alike, 1 has them in another order, 3 begins later, 4 is longer."""
+    texts = [([0, 1], [7, 8]), ([0, 1], [8, 7]), ([0, 1], [7, 8]), ([1, 2], [7, 8]),
+             ([0, 1, 2], [7, 8, 0])]  # fmt: skip
+    sequence = [i for i, (places, _) in enumerate(texts) for _ in places]
+    table = frame(
+        *[[1] * len(sequence)] * 3, sequence,
+        position=np.concatenate([places for places, _ in texts]),
+        token=np.concatenate([tokens for _, tokens in texts]),
+    )  # fmt: skip
+    assert units_of(table).tolist() == [0, 0, 1, 1, 0, 0, 3, 3, 4, 4, 4]
+    mixed = table.sample(frac=1, random_state=0)
+    assert units_of(mixed).tolist() == [[0, 1, 0, 3, 4][i] for i in mixed["sequence"]]

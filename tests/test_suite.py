@@ -309,6 +309,13 @@ BAD_OPTIONS = {
         ("--suite", "german", "--generate", "5", "--temperature", "0"), "x>0",
     ),
     "NaN": (("--suite", "german", "--generate", "5", "--temperature", "nan"), "temperature is nan"),
+    "cold": (("--suite", "german", "--generate", "5", "--temperature", "1e-40"), "from 0.0001 to"),
+    "hot": (("--suite", "german", "--generate", "5", "--temperature", "1e300"), "from 0.0001 to"),
+    "a name that climbs": (("--text", "t.txt", "--corpus", "../../x"), "is not a plain name"),
+    "a name of nothing": (("--text", "t.txt", "--corpus", ""), "is not a plain name"),
+    "a name of two lines": (("--text", "t.txt", "--corpus", "x\n"), "is not a plain name"),
+    "no language": (("--text", "t.txt", "--language", "x y;z"), "is no language tag"),
+    "language of a corpus": (("--corpus", "german", "--language", "../de"), "is no language tag"),
     "top-p": (("--suite", "german", "--generate", "5", "--top-p", "nan"), "top_p is nan"),
     "no room": (("--suite", "german", "--generate", "512"), "leave no room for a prompt"),
     "layer": (("--suite", "german", "--layer", "99"), "layer 99 does not exist"),
@@ -368,6 +375,18 @@ def test_progress_names_each_corpus(tmp_path: Path) -> None:
         "loading the model", "generate chat (1/2)", "capture chat (1/2)",
         "generate german (2/2)", "capture german (2/2)",
     ]  # fmt: skip
+
+
+def test_a_capture_tells_of_texts_that_repeat(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    for i, text in enumerate(("a = 1", "b = a + 2", "a = 1", "a = 1")):
+        (tmp_path / "t" / f"{i}.py").write_text(text)
+    words = ("capture", MODEL, "--text", tmp_path / "t", "-o", tmp_path / "t.trace.safetensors")
+    done = run(*words)
+    sentence = "2 of 4 sequences repeat another one; they count once in intervals"
+    assert done.exit_code == 0 and f"warning  REPEATED_TEXT  {sentence}" in done.output
+    (told,) = json.loads(run(*words, "--json", "-qq").stdout)["findings"]
+    assert told["code"] == "REPEATED_TEXT" and told["sentence"] == sentence
 
 
 @pytest.mark.parametrize(("head", "ahead"), [("lm", 0), ("mtp", 1)])

@@ -27,6 +27,7 @@ from audit.records import Stage
 from audit.stats import Resampling
 from audit.traces import Trace, find_traces, read_traces
 from audit.traces.bundled import whole_model
+from audit.traces.repeats import units
 
 if TYPE_CHECKING:
     from audit.traces.verifier import Verifier
@@ -203,7 +204,7 @@ def _count(
     return Counted(
         corpus=trace.info.corpus,
         register=trace.info.register_,
-        sequence=trace.sequence[anchors.targets].numpy(),
+        sequence=units(trace)[anchors.targets].numpy(),
         tokens=drafts.tokens.numpy(),
         drafted=drafts.drafted.numpy(),
         accepted=accepted.numpy(),

@@ -38,7 +38,7 @@ class Counted:
     corpus: str
     register: Register
     sequence: NDArray[np.int64]
-    """[n]: which sequence each anchor lies in."""
+    """[n]: which sequence each anchor lies in; of repeated texts the first."""
     tokens: NDArray[np.int64]
     """[n, K] drafted."""
     drafted: Bools

@@ -144,21 +144,27 @@ def _show_traces(shared: Shared, found: Sequence[Found], is_suite: bool) -> None
     """The traces that are there now."""
     from audit.report.wording import clean, trace_amount
     from audit.traces import read_trace
+    from audit.traces.repeats import repeated
     from audit.traces.suite import State
 
     entries = []
     for one in found:
-        record = read_trace(one.job.path).record()
+        trace = read_trace(one.job.path)
+        record, findings = trace.record(), repeated(trace)
         state = "kept" if is_suite and one.state == State.THERE else "captured"
         entries.append(_entry(one, state, record.model_dump(by_alias=True, mode="json")))
+        entries[-1]["findings"] = [finding.model_dump(mode="json") for finding in findings]
         if not shared.as_json and shared.quiet < 2:
             click.echo(
                 f"{clean(str(one.job.path))}: {trace_amount(record)} of "
                 f"{clean(record.info.corpus)}, states of "
                 f"{clean(record.info.model)}{' (kept)' if state == 'kept' else ''}"
             )
+            for finding in findings:
+                click.echo(f"{finding.severity:<8} {finding.code}  {clean(finding.sentence)}")
     if shared.as_json:
-        shared.print_json({"traces": entries} if is_suite else entries[0]["record"])
+        alone = entries[0]["record"] | {"findings": entries[0]["findings"]}
+        shared.print_json({"traces": entries} if is_suite else alone)
 
 
 def _entry(one: Found, state: str, record: dict[str, Any] | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from audit.cli.naming import check_names
 from audit.errors import BadUsageError
 from audit.outputs import unwritable
 
@@ -44,6 +45,8 @@ def jobs_of(
         not options["texts"] and len(options["corpora"]) > 1
     )
     _check_options(options, is_suite)
+    named = options["corpora"][0] if options["texts"] and options["corpora"] else None
+    check_names(named, options["language"])
     if not is_suite:
         check_output(output, model, options["texts"])
         return Jobs(

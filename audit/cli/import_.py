@@ -9,6 +9,7 @@ import click
 
 from audit.cli.capture import check_output
 from audit.cli.frame import Shared, check_device, shared_options
+from audit.cli.naming import check_names
 from audit.errors import BadUsageError
 
 _FILE = click.Path(path_type=Path)
@@ -99,6 +100,7 @@ def _request(dump: Path, options: dict[str, Any]) -> Any:
     from audit.dumps import ImportRequest
     from audit.report.wording import clean
 
+    check_names(options["corpus"], options["language"])
     name = dump.resolve().name if dump.is_dir() else dump.stem
     return ImportRequest(
         dump=dump,

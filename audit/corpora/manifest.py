@@ -19,6 +19,8 @@ from audit.errors import NotFoundError, UnreadableError, first_line
 from audit.records import Record, Register
 
 FILE = "manifest.toml"
+NAME = r"^\w[\w.-]*$"
+"""What a corpus can be called: it is also the name of a file."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 Count = Annotated[int, Field(ge=1)]
@@ -113,7 +115,7 @@ class Manifest(Record):
     """`manifest.toml` of one corpus."""
 
     schema_version: Literal[1] = Field(alias="schema")
-    name: Annotated[str, Field(pattern=r"^[\w][\w.-]*$", max_length=100)]
+    name: Annotated[str, Field(pattern=NAME, max_length=100)]
     register_: Register = Field(alias="register")
     language: Text
     """BCP 47 tag, or `code:LANGUAGE`."""

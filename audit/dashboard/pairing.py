@@ -14,8 +14,8 @@ from audit.paired import Difference
 from audit.stats import Resampling
 
 COLUMNS = (
-    "candidate", "corpus", "register", "sequence", "position", "oracle", "oracle_class", "ref",
-    "ref_margin", "oracle_in_vocabulary", "ref_in_vocabulary", "disagree", "ref_accepts",
+    "candidate", "corpus", "register", "sequence", "position", "token", "oracle", "oracle_class",
+    "ref", "ref_margin", "oracle_in_vocabulary", "ref_in_vocabulary", "disagree", "ref_accepts",
     "cand_accepts", "kl_nats",
 )  # fmt: skip
 """Of the position table, what differences are made of."""

@@ -3,26 +3,32 @@
 The head's logit of the next token is held against its logit of the token one or two places off, at
 the same row, so that no product with the whole vocabulary is needed: in the difference of two
 log-probabilities of one row everything else cancels. At the right alignment the next token is
-likelier than its neighbours on any text that the model knows a little of.
+likelier than its neighbours on any text that the model knows a little of. Here all texts together
+are asked; each by itself in `strays`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from scipy import special
 from torch import Tensor
 
 from audit.errors import MismatchError
 from audit.heads import Head
 
 SHIFTS = (-2, -1, 1, 2)
+FAR = (-9, -5, 5, 9)
+"""Tokens that are no neighbours: what a text of unknown words still shows."""
 _SURE = 3.0
 """Standard errors, in both directions."""
 _SAMPLE = 4096
+_EACH = 256
+"""Rows of the sample, and at least so many of every text."""
 _ROWS = 512
 
 
@@ -32,6 +38,10 @@ class Alignment:
 
     z: Mapping[int, float]
     positions: int
+    gains: Mapping[int, Tensor] = field(default_factory=dict, repr=False)
+    """float64 [n] by shift, of SHIFTS and FAR: NaN where no token of the text is there."""
+    text: Tensor | None = field(default=None, repr=False)
+    """int64 [n], the sequence of each of these rows, in order."""
 
     @property
     def shown(self) -> bool:
@@ -48,26 +58,38 @@ class Alignment:
 def text_logits(
     head: Head, states: Callable[[Tensor], Tensor], token: Tensor, sequence: Tensor
 ) -> Alignment:
-    """The evidence, on at most 4,096 rows spread evenly.
+    """The evidence, on 4,096 rows spread evenly over the texts, and on 256 of each at least.
 
     Args:
         head: the verifier's, with a row for every token.
         states: gives the states that enter the head, float32 [n, d], for row numbers [n].
         token, sequence: int64 [N], the text.
     """
-    rows = torch.arange(len(token))
-    rows = rows[:-1][sequence[:-1] == sequence[1:]]
-    if len(rows) > _SAMPLE:
-        rows = rows[torch.linspace(0, len(rows) - 1, _SAMPLE).long()]
-    gains: dict[int, list[Tensor]] = {shift: [] for shift in SHIFTS}
+    rows = _spread(sequence)
+    gains: dict[int, list[Tensor]] = {shift: [] for shift in (*SHIFTS, *FAR)}
     for part in rows.split(_ROWS):
         inputs = head.project_in(states(part))
         own = _logits(head, inputs, token[part + 1])
-        for shift in SHIFTS:
+        for shift, parts in gains.items():
             other = (part + 1 + shift).clamp(0, len(token) - 1)
             there = (other == part + 1 + shift) & (sequence[other] == sequence[part])
-            gains[shift].append((own - _logits(head, inputs, token[other]))[there])
-    return Alignment({shift: _z(torch.cat(parts)) for shift, parts in gains.items()}, len(rows))
+            gain = own - _logits(head, inputs, token[other])
+            parts.append(torch.where(there, gain, torch.nan))
+    whole = {shift: torch.cat(parts) for shift, parts in gains.items()}
+    z = {shift: standard_errors(whole[shift]) for shift in SHIFTS}
+    return Alignment(z, len(rows), whole, sequence[rows])
+
+
+def _spread(sequence: Tensor) -> Tensor:
+    """Rows with a next token, of long texts as many as their share, spread evenly."""
+    lengths = torch.unique_consecutive(sequence, return_counts=True)[1] - 1
+    most = max(_EACH, _SAMPLE // len(lengths))
+    length = (lengths + 1).repeat_interleave(lengths + 1)
+    starts = (lengths + 1).cumsum(0) - (lengths + 1)
+    place = torch.arange(len(sequence)) - starts.repeat_interleave(lengths + 1)
+    able = (length - 1).clamp(min=1)
+    next_one = (place * most) // able != ((place - 1) * most) // able
+    return torch.nonzero((place < length - 1) & ((length - 1 <= most) | next_one)).flatten()
 
 
 def require_alignment(found: Alignment, where: Path, *, force: bool) -> None:
@@ -103,13 +125,38 @@ def agreement(oracle: Tensor, token: Tensor, sequence: Tensor) -> dict[int, floa
 
 
 def require_agreement(oracle: Tensor, token: Tensor, sequence: Tensor, where: Path) -> None:
-    """Raise MismatchError (ALIGNMENT) where the oracle fits the text clearly better one row off."""
-    hits = _hits(oracle, token, sequence)
+    """Raise MismatchError (ALIGNMENT) where the oracle fits the text, or one of several texts,
+    clearly better one row off."""
+    texts = int(sequence.max()) + 1
     for shift in (-1, 1):
-        better, worse = int(hits[shift].sum()), int(hits[0].sum())
-        if better - worse >= _SURE * math.sqrt(better + worse) and better > worse:
-            how = f"with {better:,} tokens of the text instead of {worse:,}"
+        better, worse = (_by_text(oracle, token, sequence, s) for s in (shift, 0))
+        parts = (better - worse) >= _sure_of(texts) * (better + worse).sqrt()
+        misfits = torch.nonzero(parts & (better > worse)).flatten().tolist()
+        there, here = int(better.sum()), int(worse.sum())
+        if there - here >= _SURE * math.sqrt(there + here) and there > here:
+            how = f"with {there:,} tokens of the text instead of {here:,}"
             raise _shifted("the oracle", shift, how, where)
+        if misfits:
+            one = misfits[0]
+            how = (
+                f"in {len(misfits):,} of {texts:,} texts, the first is number {one}: with "
+                f"{int(better[one]):,} of its tokens instead of {int(worse[one]):,}"
+            )
+            raise _shifted("the oracle", shift, how, where)
+
+
+def _sure_of(texts: int) -> float:
+    """Standard errors that one of so many texts needs, when all together need _SURE."""
+    return -float(special.ndtri(special.ndtr(-_SURE) / texts))
+
+
+def _by_text(oracle: Tensor, token: Tensor, sequence: Tensor, shift: int) -> Tensor:
+    """float64 [texts]: known oracle tokens that are the text's token at this shift."""
+    rows = torch.nonzero(oracle >= 0).flatten()
+    other = rows + 1 + shift
+    near = other.clamp(max=len(token) - 1)
+    hit = (other == near) & (sequence[near] == sequence[rows]) & (oracle[rows] == token[near])
+    return torch.bincount(sequence[rows[hit]], minlength=int(sequence.max()) + 1).double()
 
 
 def _hits(oracle: Tensor, token: Tensor, sequence: Tensor) -> dict[int, Tensor]:
@@ -142,8 +189,9 @@ def _logits(head: Head, inputs: Tensor, ids: Tensor) -> Tensor:
     return logits if head.bias is None else logits + head.bias[index].double()
 
 
-def _z(gain: Tensor) -> float:
-    """Mean in standard errors; 0 where nothing varies."""
+def standard_errors(gain: Tensor) -> float:
+    """Mean of [n], NaN left out, in standard errors; 0 where nothing varies."""
+    gain = gain[~gain.isnan()]
     if len(gain) < 2:
         return 0.0
     spread = float(gain.std())

@@ -45,6 +45,8 @@ class Collected:
     marked: Tensor | None
     """bool [N]: the loss mask marks the token of this row, as the tools' trainings weigh rows."""
     claimed: Stage | None
+    names: tuple[str, ...]
+    """The file of each sequence, as messages name it."""
     files: int
     findings: list[Finding]
 
@@ -139,6 +141,7 @@ class _Texts:
         self.first: DumpSequence | None = None
         self.rows = 0
         self._columns: list[_Column] = []
+        self._names: list[str] = []
         self._token: list[Tensor] = []
         self._following: list[Tensor] = []
         self._marked: list[Tensor] = []
@@ -154,6 +157,7 @@ class _Texts:
         _check_alike(self.first, sequence)
         for column, state in zip(self._columns, states, strict=True):
             column.add(state[:left])
+        self._names.append(sequence.where)
         self._token.append(sequence.token[:left].clone())
         self._following.append(torch.cat([sequence.token[1:], torch.tensor([-1])])[:left])
         if sequence.mask is not None:
@@ -173,6 +177,7 @@ class _Texts:
             following=torch.cat(self._following),
             marked=torch.cat(self._marked) if self._marked else None,
             claimed=self.first.claimed if self.first else None,
+            names=tuple(self._names),
             files=files,
             findings=findings,
         )

@@ -22,10 +22,12 @@ from audit.dumps.oracle import Oracle, States, find_oracle
 from audit.dumps.reader import Reader
 from audit.dumps.request import ImportRequest
 from audit.dumps.stage import check_not_normalised, decide_stage, measure_rms
+from audit.dumps.strays import Strays, find_strays, require_no_strays
 from audit.errors import BadUsageError, MismatchError
 from audit.provenance import versions
 from audit.records import ExtraState, Finding, Stage, TraceInfo
 from audit.traces import Trace
+from audit.traces.repeats import repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def import_dump(request: ImportRequest, progress: Progress | None = None) -> Imp
     states = States(found.hidden, model, measured.stage)
     oracle = find_oracle(request, reader, found, states, report)
     trace = _trace(request, reader, found, model, measured, oracle)
-    findings = [*reader.findings, *measured.findings, *oracle.findings]
+    findings = [*reader.findings, *measured.findings, *oracle.findings, *repeated(trace)]
     return Imported(trace, reader.name, findings)
 
 
@@ -163,12 +165,25 @@ def _alignment(
         ]
     evidence = text_logits(states.model.head, states, found.token, found.sequence)
     require_alignment(evidence, reader.dump, force=request.force)
+    strays = find_strays(evidence)
+    require_no_strays(strays, found.names, reader.dump, force=request.force)
     z = {f"{shift:+d}": round(value, 2) for shift, value in evidence.z.items()}
-    settings = {"positions": evidence.positions, "standard_errors": z}
-    if evidence.shown:
-        return settings | {"status": "shown"}, []
+    texts = {"shown": strays.shown, "untold": strays.untold, "astray": len(strays.astray)}
+    settings = {"positions": evidence.positions, "standard_errors": z, "texts": texts}
+    if evidence.shown and not strays.astray:
+        return settings | {"status": "shown"}, _untold(strays, len(found.names))
     sentence = "the alignment of states and tokens could not be shown, and --force went on"
     return settings | {"status": "forced"}, [_warning("ALIGNMENT_FORCED", sentence)]
+
+
+def _untold(strays: Strays, texts: int) -> list[Finding]:
+    if not strays.untold:
+        return []
+    sentence = (
+        f"{strays.untold:,} of {texts:,} texts are too short, or too little known to the model, to "
+        "show their alignment each by itself; all together they do"
+    )
+    return [Finding(code="ALIGNMENT_UNTOLD", severity="note", subject="dump", sentence=sentence)]
 
 
 def _trace(

@@ -8,7 +8,6 @@ path or a time.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,6 +19,8 @@ from audit.provenance import canonical_json, versions
 from audit.records import ExtraState, OracleKind, Register, TraceInfo
 from audit.traces.model_files import Identity
 
+_TEMPERATURES = (1e-4, 1e4)
+"""Beyond these logits divided by it leave float32, and impossible tokens become NaN."""
 _ORACLE: OracleKind = "verifier_greedy"
 
 
@@ -61,9 +62,11 @@ class Generation:
     def check(self) -> None:
         """Raise BadUsageError for numbers that no model can generate with."""
         _at_least_one(generate=self.tokens, top_k=self.top_k)
-        if self.temperature is not None and not 0 < self.temperature < math.inf:
+        low, high = _TEMPERATURES
+        if self.temperature is not None and not low <= self.temperature <= high:
             raise BadUsageError(
-                f"temperature is {self.temperature}", hint="it must be above 0, and finite"
+                f"temperature is {self.temperature}",
+                hint=f"it must be from {low:g} to {high:g}; leave it out for the greedy token",
             )
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise BadUsageError(f"top_p is {self.top_p}", hint="it must be above 0, at most 1")

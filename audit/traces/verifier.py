@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from audit.errors import (
     AuditError,
-    MissingExtraError,
     NotFoundError,
     UnreadableError,
     UnsupportedFormatError,
@@ -27,12 +25,7 @@ from audit.files.depth import check_depth, layers_held
 from audit.provenance import vocabulary_sha256
 from audit.traces.model_files import Identity, ModelFiles, find_model, identify, read_config
 from audit.traces.quiet import one_gguf_reader, quiet
-
-# What transformers was seen to raise for a folder or GGUF file that it cannot open.
-_LOAD_ERRORS = (
-    *(OSError, ValueError, RuntimeError, ImportError, SafetensorError),
-    *(LookupError, TypeError, AttributeError),
-)
+from audit.traces.unloadable import load_error, model_error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,8 +134,9 @@ def _load_model(where: dict[str, Any], path: Path, dtype: torch.dtype) -> Any:
         model, report = AutoModelForCausalLM.from_pretrained(
             **where, **safe, dtype=dtype, output_loading_info=True
         )
-    except _LOAD_ERRORS as error:
-        raise _load_error(error, path, "model") from error
+    except Exception as error:  # a lying configuration fails anywhere, also by a division by 0
+        held = _opened(find_model(path).weights[0])
+        raise model_error(error, where, path, held) from error
     # transformers fills missing weights with random numbers and only warns.
     if missing := sorted(report["missing_keys"]):
         named = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
@@ -160,7 +154,7 @@ def _load_tokenizer(where: dict[str, Any], path: Path) -> Any:
             **where, local_files_only=True, trust_remote_code=False
         )
     except Exception as error:  # tokenizers raises nothing more special
-        raise _load_error(error, path, "tokenizer") from error
+        raise load_error(error, path, "tokenizer") from error
     # Where there are no files, transformers may make one that knows nothing but its special tokens.
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise _no_tokenizer(path)
@@ -182,21 +176,4 @@ def _no_tokenizer(path: Path) -> NotFoundError:
         f"there is no tokenizer in {path}, so no text can be read",
         hint="copy the model's tokenizer.json, or its vocabulary files, beside its weights",
         where=path,
-    )
-
-
-def _load_error(error: BaseException, path: Path, part: str) -> AuditError:
-    """What a failure of transformers means for the user; its own first line says the rest."""
-    lines = str(error).strip().splitlines()
-    reason = lines[0] if lines else type(error).__name__
-    message = f"transformers cannot open the {part} of {path}: {reason}"
-    if isinstance(error, ImportError):
-        return MissingExtraError(message, hint="install the library it names", where=path)
-    unknown = ("Unrecognized", "not supported", "auto_map", "custom code")
-    if any(word in str(error) for word in unknown):
-        return UnsupportedFormatError(
-            message, hint="capture needs a causal language model known to transformers", where=path
-        )
-    return UnreadableError(
-        message, hint="check that the files are complete and belong together", where=path
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from audit.heads.tokens import Tokens
 from audit.table import Frame, position_frame
 from audit.traces import Trace, lookahead_rows
+from audit.traces.repeats import units
 
 Ids = NDArray[np.int64]
 
@@ -26,7 +27,7 @@ class Emitted:
     oracle: Ids
     """[n], target ids."""
     sequence: Ids
-    """[n]."""
+    """[n], of repeated texts the first."""
     classes: NDArray[np.object_] | None = None
     """[n], the token class of each oracle; None where no tokenizer is known."""
 
@@ -63,7 +64,7 @@ def emitted(trace: Trace, tokens: Tokens | None = None) -> Emitted:
     rows, _ = lookahead_rows(trace, 1)
     oracle = trace.oracle[rows].numpy()
     classes = tokens.classes(oracle) if tokens else None
-    return Emitted(trace, oracle, trace.sequence[rows].numpy(), classes)
+    return Emitted(trace, oracle, units(trace)[rows].numpy(), classes)
 
 
 def vocabulary_of(given: Sequence[Emitted], stated: int | None) -> int:

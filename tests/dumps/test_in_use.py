@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from audit.records import ExtraState, TraceInfo
-from audit.traces import Trace, write_trace
+from audit.traces import Trace, read_trace, write_trace
+from audit.traces.repeats import repeated, units
 from tests.dumps import writers
 from tests.dumps.conftest import MODEL, audit
 from tests.dumps.writers import Real
@@ -117,3 +118,23 @@ def test_a_captured_trace_knows_its_text(place: Path) -> None:
         assert audit(*words, "--context", context, "-o", f"{context}.trace.safetensors") == 0
     one, two = (read_trace(place / f"{c}.trace.safetensors").info for c in ("16", "32"))
     assert one.corpus_sha256 is not None and one.corpus_sha256 == two.corpus_sha256
+
+
+def test_texts_that_repeat_are_told_and_count_once(place: Path, real: Real, compare: Run) -> None:
+    """Six requests for three texts: too few for any interval, which six texts would have."""
+    twice = Real(*(
+        [*getattr(real, name), *getattr(real, name)]
+        for name in ("tokens", "post", "pre", "entering", "greedy", "masks")
+    ))  # fmt: skip
+    writers.vllm(place / "d", twice)
+    words = ["import", str(place / "d"), "--model", str(MODEL), "-o", "t.trace.safetensors"]
+    assert audit(*words, "-qq") == 0
+    trace = read_trace(place / "t.trace.safetensors")
+    assert trace.sequences == 6 and units(trace).unique().tolist() == [0, 1, 2]
+    (told,) = repeated(trace)
+    assert told.sentence == "3 of 6 sequences repeat another one; they count once in intervals"
+    run = compare(MODEL, "--trace", place / "t.trace.safetensors")
+    assert told.code in [f["code"] for f in run["preflight"]]
+    found = [e for one in estimates(run) for e in one if e["measure"] == "acceptance_ref"]
+    assert all(e["sequences"] <= 3 and e["low"] is None for e in found)
+    assert [e["sequences"] for e in found if not e["token_class"]] == [3, 3]

@@ -6,9 +6,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from scipy import stats
 
-from audit.dumps.alignment import agreement, require_agreement, text_logits
+from audit.dumps.alignment import (
+    FAR,
+    SHIFTS,
+    Alignment,
+    agreement,
+    require_agreement,
+    text_logits,
+)
 from audit.dumps.stage import measure_rms
+from audit.dumps.strays import find_strays
 from audit.errors import MismatchError
 from audit.heads import FinalNorm, Head, load_head
 from audit.traces import read_trace
@@ -75,6 +84,45 @@ def test_agreement_by_hand() -> None:
         text = torch.arange(100)
         require_agreement(text + 2, text, torch.zeros(100, dtype=torch.int64), Path("x"))
     require_agreement(text + 1, text, torch.zeros(100, dtype=torch.int64), Path("x"))
+
+
+def test_one_text_of_several_with_a_shifted_oracle_is_named() -> None:
+    """The shifted one is an eighth of all: together the oracle fits where it should."""
+    token, sequence = torch.arange(800), torch.arange(800) // 100
+    oracle = token + 1
+    require_agreement(oracle, token, sequence, Path("x"))
+    oracle[300:400] += 1
+    with pytest.raises(MismatchError, match=r"by \+1 \(in 1 of 8 texts, the first is number 3"):
+        require_agreement(oracle, token, sequence, Path("x"))
+    oracle[300:400] -= 2
+    with pytest.raises(MismatchError, match=r"by -1 .* with 100 of its tokens instead of 0"):
+        require_agreement(oracle, token, sequence, Path("x"))
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("length", [16, 64, 400])
+def test_no_honest_text_is_a_stray(head: Head, path: Path, length: int) -> None:
+    trace = read_trace(path)
+    rows = trace.position < length
+    hidden = trace.hidden[rows].float()
+    found = text_logits(head, lambda r: hidden[r], trace.token[rows], trace.sequence[rows])
+    strays = find_strays(found)
+    assert not strays.shifted and not strays.astray
+    assert strays.shown + strays.untold == trace.sequences
+
+
+def test_a_text_says_what_students_t_says() -> None:
+    """Twelve gains against scipy's own test, at the error that 3 of them share with 4 shifts."""
+    rng = torch.Generator().manual_seed(1)
+    good = {s: 5 + torch.randn(12, generator=rng, dtype=torch.float64) for s in (*SHIFTS, *FAR)}
+    for scale, shifted in ((2.0, True), (0.4, False)):
+        bad = good | {1: -scale - torch.randn(12, generator=rng, dtype=torch.float64).abs()}
+        bad[1][:4] += 1.5
+        p = stats.ttest_1samp(bad[1].numpy(), 0, alternative="less").pvalue
+        assert (p <= stats.norm.sf(3) / 12) == shifted
+        gains = {s: torch.cat([good[s], bad[s], good[s]]) for s in good}
+        found = Alignment({}, 36, gains, torch.arange(3).repeat_interleave(12))
+        assert find_strays(found).shifted == ({1: 1} if shifted else {})
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -107,6 +107,24 @@ def test_one_state_of_length_one_is_no_proof(place: Path, real: Real, imported: 
     assert trace.positions == 446
 
 
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--corpus", "../../x"), "not a plain name"),
+        (("--corpus", "a b"), "not a plain name"),
+        (("--language", "x y;z"), "no language tag"),
+        (("--language", "de\n"), "no language tag"),
+    ],
+)
+def test_names_that_are_none(
+    place: Path, real: Real, refused: Refused, option: tuple[str, str], words: str
+) -> None:
+    assert words in refused(writers.eagle(place / "d", real), *KNOWN, *option)["message"]
+
+
 # --- alignment ------------------------------------------------------------------------------------
 
 
@@ -130,6 +148,70 @@ def test_states_of_other_texts_or_of_none(place: Path, real: Real, refused: Refu
     noise = real.with_states(lambda s: torch.randn(s.shape, generator=rng))
     error = refused(writers.vllm(place / "e", noise), "--model", MODEL)
     assert error["message"].startswith("ALIGNMENT_UNSHOWN")
+
+
+def several(real: Real, length: int = 60) -> Real:
+    """The three texts cut into six of one length."""
+    cuts = [(i, start) for i, start in ((0, 0), (0, 60), (0, 120), (1, 0), (2, 0), (2, 60))]
+    return Real(
+        *(
+            [part[i][start : start + length] for i, start in cuts]
+            for part in (real.tokens, real.post, real.pre)
+        ),
+        [[state[start : start + length] for state in real.entering[i]] for i, start in cuts],
+        [real.greedy[i][start : start + length] for i, start in cuts],
+        [real.masks[i][start : start + length] for i, start in cuts],
+    )
+
+
+@pytest.mark.parametrize("bad", [(3,), (0, 5)])
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_some_files_are_shifted(
+    place: Path, real: Real, refused: Refused, bad: tuple[int, ...], shift: int
+) -> None:
+    six = several(real)
+    pre = [s.roll(-shift, 0) if i in bad else s for i, s in enumerate(six.pre)]
+    dump = writers.vllm(place / "d", replace(six, pre=pre))
+    for force in ((), ("--force",)):
+        error = refused(dump, "--model", MODEL, *force)
+        assert error["message"].startswith("ALIGNMENT: the states of ")
+        assert f"shifted by {shift:+d}" in error["message"]
+        assert error["where"].endswith(f"cmpl-{bad[0]:02d}-0.safetensors")
+        assert (f"{len(bad)} texts" in error["message"]) == (len(bad) > 1)
+
+
+@pytest.mark.parametrize(("cut", "bad"), [(False, (1,)), (True, (0, 5))])
+def test_some_files_have_their_rows_in_random_order(
+    place: Path, real: Real, refused: Refused, imported: Imported, cut: bool, bad: tuple[int, ...]
+) -> None:
+    rng = torch.Generator().manual_seed(4)
+    six = several(real) if cut else real
+    pre = [s[torch.randperm(len(s), generator=rng)] if i in bad else s
+           for i, s in enumerate(six.pre)]  # fmt: skip
+    dump = writers.vllm(place / "d", replace(six, pre=pre))
+    error = refused(dump, "--model", MODEL)
+    assert error["message"].startswith("MISALIGNED: ") and "--force" in error["hint"]
+    assert error["where"].endswith(f"cmpl-{bad[0]:02d}-0.safetensors")
+    trace, found = imported(dump, "--model", MODEL, "--force")
+    assert trace.info.settings["alignment"]["status"] == "forced" and "ALIGNMENT_FORCED" in found
+    assert trace.info.settings["alignment"]["texts"]["astray"] == len(bad)
+
+
+def test_honest_files_pass_and_short_ones_are_told(
+    place: Path, real: Real, imported: Imported
+) -> None:
+    trace, found = imported(writers.vllm(place / "d", several(real)), "--model", MODEL)
+    texts = trace.info.settings["alignment"]["texts"]
+    assert texts == {"shown": 6, "untold": 0, "astray": 0} and "ALIGNMENT_UNTOLD" not in found
+    short = several(real, 7)
+    whole = [replace(real, tokens=real.tokens[:1]), short]
+    merged = Real(*(
+        [*getattr(whole[0], name)[:1], *getattr(whole[1], name)]
+        for name in ("tokens", "post", "pre", "entering", "greedy", "masks")
+    ))  # fmt: skip
+    trace, found = imported(writers.vllm(place / "e", merged), "--model", MODEL)
+    assert found["ALIGNMENT_UNTOLD"].startswith("6 of 7 texts are too short")
+    assert trace.info.settings["alignment"]["status"] == "shown"
 
 
 def test_a_forced_alignment_is_marked(place: Path, real: Real, imported: Imported) -> None:

@@ -242,6 +242,19 @@ def test_samples_follow_the_models_distribution(llama):
     assert chi < 25  # five degrees at most: p below 0.0002
 
 
+@pytest.mark.parametrize("temperature", [1e-4, 1e4])
+def test_the_extreme_temperatures_still_draw(llama, temperature):
+    """So cold that only the greedy token has any probability; so hot that all are nearly alike."""
+    prompts = [torch.tensor([1, 2, 3, 4])]
+    how = Generation(6, temperature=temperature, top_k=10**9, top_p=1e-300, ignore_eos=True)
+    (drawn,) = continued(llama, how, prompts)
+    (greedy,) = continued(llama, Generation(6, ignore_eos=True), prompts)
+    assert torch.equal(drawn.tokens, greedy.tokens)
+    (free,) = continued(llama, Generation(6, temperature=temperature, ignore_eos=True), prompts)
+    assert int(free.tokens.max()) < llama.vocabulary
+    assert torch.equal(free.tokens, greedy.tokens) == (temperature < 1)
+
+
 def test_a_draw_never_takes_what_is_impossible():
     """The sum is flat over impossible tokens; the ends of the interval must not fall on them."""
     scores = torch.full((3, 6), -torch.inf)
@@ -337,6 +350,8 @@ def test_a_text_that_its_model_would_not_write_is_refused(llama, monkeypatch):
         (Generation(5, temperature=0.0), {}, "temperature is 0"),
         (Generation(5, temperature=float("nan")), {}, "temperature is nan"),
         (Generation(5, temperature=float("inf")), {}, "temperature is inf"),
+        (Generation(5, temperature=1e-40), {}, "temperature is 1e-40"),
+        (Generation(5, temperature=1e300), {}, r"temperature is 1e\+300"),
         (Generation(5, temperature=1.0, top_p=0.0), {}, "top_p is 0"),
         (Generation(5, temperature=1.0, top_p=float("nan")), {}, "top_p is nan"),
         (Generation(5, temperature=1.0, top_k=0), {}, "top_k is 0"),

@@ -130,10 +130,42 @@ def test_cut_weights_are_refused(folder):
         load_verifier(folder)
 
 
-def test_weights_of_another_shape_are_refused(folder):
-    edit_config(folder, intermediate_size=48)
-    with pytest.raises(UnreadableError, match="cannot open the model"):
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"intermediate_size": 48}, r"layers\.0\.mlp\.gate_proj\.weight .*: 64 x 32 .* 48 x 32 "),
+        ({"hidden_size": 64}, r"embed_tokens\.weight .*: \d+ x 32 held, \d+ x 64 expected"),
+        ({"vocab_size": 10**9}, r"embed_tokens\.weight .*: \d+ x 32 held, 1,000,000,000 x 32 "),
+        ({"model_type": "gemma"}, r"layers\.0\.self_attn\.q_proj\.weight .* 1,024 x 32 expected"),
+    ],
+)
+def test_weights_of_another_shape_are_named(folder, fields, words):
+    """Sizes are those of SMALL in the fixtures; gemma's heads are 256 wide whatever the width."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text()) | fields
+    if "model_type" in fields:
+        del config["head_dim"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(UnreadableError, match=words):
         load_verifier(folder)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"layer_types": ["full_attention"] * 4}, r"\(2\) must be equal .* \(4\)"),
+        ({"num_attention_heads": "x"}, "expected int, got str"),
+        ({"num_attention_heads": 0}, "cannot open the model"),
+        ({"rope_parameters": 7}, "rope_parameters"),
+    ],
+)
+def test_a_configuration_that_lies_is_refused(folder, fields, words):
+    edit_config(folder, **fields)
+    if "layer_types" in fields:
+        edit_config(folder, model_type="qwen3")
+    with pytest.raises(UnreadableError, match=words) as caught:
+        load_verifier(folder)
+    assert "\n" not in caught.value.message
 
 
 def test_a_folder_without_tokenizer_is_refused(folder, monkeypatch):
