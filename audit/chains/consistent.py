@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from audit.chains.records import ChainFigures, ChainHead, ChainResult, SlotHarm
+from audit.chains.records import DISAGREES, OTHER, ChainFigures, ChainHead, ChainResult, SlotHarm
 from audit.records import Estimate
 
 _SAME = 1e-9
@@ -40,6 +40,8 @@ def _contradictions(chain: ChainResult) -> Iterator[str]:
     names = [trace.info.corpus for trace in chain.traces]
     if len(set(names)) < len(names):
         yield "it holds two traces of one corpus"
+    if any(found.code not in (OTHER, DISAGREES) for found in chain.findings):
+        yield "it holds findings that are not of chains"
     hashes = [one.head.sha256 for one in chain.heads[1:]]
     if len(set(hashes)) < len(hashes):
         yield "it holds one candidate twice"

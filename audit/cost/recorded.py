@@ -88,9 +88,14 @@ def with_figures(run: Run, chain: ChainResult | None, cost: CostResult | None) -
             "slots": first.slots, "context": first.context, "users": first.users,
             "assumptions": list(cost.assumptions),
         }  # fmt: skip
+    findings = chain.findings if chain else ()
     candidates = tuple(_joined(one, more[one.head.sha256]) for one in run.candidates)
     provenance = run.provenance.model_copy(update={"settings": settings})
-    return run.model_copy(update={"candidates": candidates, "provenance": provenance})
+    changed = {
+        "candidates": candidates, "provenance": provenance,
+        "preflight": (*run.preflight, *findings),
+    }  # fmt: skip
+    return run.model_copy(update=changed)
 
 
 def _joined(candidate: Candidate, more: list[Estimate]) -> Candidate:
