@@ -16,7 +16,7 @@ from audit.chains.drafting import Anchors, draft_chains
 from audit.chains.figures import Counted, chain_figures, slot_harm
 from audit.chains.records import ChainHead, ChainResult
 from audit.chains.recursion import Recursion, recursion_for
-from audit.chains.verifying import Checker, accepted_slots
+from audit.chains.verifying import Checker, accepted_slots, check_model
 from audit.errors import BadUsageError, NotFoundError
 from audit.files import open_container
 from audit.heads import Head, HeadOptions
@@ -86,7 +86,7 @@ def run_chain(request: ChainRequest, progress: Progress | None = None) -> ChainR
             notes.append(f"{trace.info.corpus}: {crowded:,} positions have no room for a chain")
         for into, head, recursion in zip(counted, heads, recursions, strict=True):
             into.append(_count(request, head, recursion, checker, anchors, report))
-        checker.check_model()
+    check_model(checkers)
     checked = sum(checker.checked for checker in checkers)
     return ChainResult(
         slots=request.slots,
@@ -97,6 +97,7 @@ def run_chain(request: ChainRequest, progress: Progress | None = None) -> ChainR
         traces=tuple(trace.record() for trace in traces),
         verifier=verifier.identity.name if verifier else None,
         verifier_agreement=sum(c.agreed for c in checkers) / checked if checked else None,
+        findings=tuple(found for checker in checkers for found in checker.findings()),
         notes=tuple(notes),
         assumptions=assumptions(request.slots, request.p_min),
     )

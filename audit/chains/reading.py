@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from audit.chains.consistent import contradiction
 from audit.chains.records import CHAIN_SCHEMA, ChainResult
 from audit.errors import NotFoundError, UnreadableError, first_line
 
@@ -17,7 +18,7 @@ def read_chain(path: Path) -> ChainResult:
 
     Raises:
         NotFoundError: there is no such file.
-        UnreadableError: it is none of ours, or of a newer version.
+        UnreadableError: it is none of ours, of a newer version, or contradicts itself.
     """
     hint = "write it with `audit chain REF CAND --slots K -o FILE`"
     if not path.is_file():
@@ -44,5 +45,9 @@ def read_chain(path: Path) -> ChainResult:
             f"{CHAIN_SCHEMA}",
             hint="install a newer head-audit",
             where=path,
+        )
+    if wrong := contradiction(found):
+        raise UnreadableError(
+            f"these chain figures contradict themselves: {wrong}", hint=hint, where=path
         )
     return found

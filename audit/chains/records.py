@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from audit.records import Estimate, HeadRecord, TraceRecord
+from audit.records import Estimate, Finding, HeadRecord, TraceRecord
 from audit.records.base import Record, Register
 
 CHAIN_SCHEMA = 1
+OTHER, DISAGREES = "VERIFIER_OTHER", "VERIFIER_DISAGREES"
+"""Codes of findings: the checking model is not the trace's by hash, or by its greedy tokens."""
 
 
 class ChainFigures(Record):
@@ -83,6 +85,8 @@ class ChainResult(Record):
     """Name of the model that checked slots beyond the first; None where none did."""
     verifier_agreement: float | None
     """Share of checked anchors at which that model's greedy token is the trace's oracle."""
+    findings: tuple[Finding, ...] = ()
+    """What speaks against that model as the verifier of a trace."""
     notes: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
 

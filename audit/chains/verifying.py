@@ -6,22 +6,27 @@ does. Acceptance stops at the first other token and at an end-of-sequence token.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from audit.chains.drafting import Anchors, Drafts, batches, context_lengths, known_text
+from audit.chains.records import DISAGREES, OTHER
 from audit.errors import MismatchError
+from audit.records import Finding
 from audit.stats import binomial_interval
 from audit.traces import Trace
 from audit.traces.oracle import check_once, greedy_tokens
 from audit.traces.verifier import Verifier
+from audit.words import count, some
 
 MIN_AGREEMENT = 0.95
 """Below it the model is not the trace's verifier. A trace that was recorded in 16 bit differs from
 a model run in 32 bit at near-ties, and a few positions may hold one."""
-_SURE = 0.99
+_SURE, _SURE_OF_OTHER = 0.99, 0.9
+"""Level of the interval that must lie below; a model known to be another has less benefit of the
+doubt, for a few anchors tell little."""
 
 
 class Checker:
@@ -67,18 +72,60 @@ class Checker:
             if tick:
                 tick(done)
 
-    def check_model(self) -> None:
-        """Raise MismatchError where the model is not the one that the trace was recorded of."""
-        high = binomial_interval(self.agreed, self.checked, _SURE).high if self.checked else 1.0
-        if high is not None and high < MIN_AGREEMENT:
-            assert self.verifier is not None
-            raise MismatchError(
-                f"the greedy tokens of {self.verifier.identity.name} are the oracle of the trace "
-                f"of {self.trace.info.corpus} at {self.agreed / self.checked:.0%} of "
-                f"{self.checked} positions: it is not its verifier",
-                hint="name the model that the trace was captured from: --verifier MODEL",
-                where=self.trace.path or "",
+    @property
+    def is_other(self) -> bool:
+        """The trace names the model that it was captured from by its hash, and it is not this."""
+        recorded = self.trace.info.model_sha256
+        own = self.verifier.identity.model_sha256 if self.verifier else None
+        return recorded is not None and own is not None and recorded != own
+
+    def findings(self) -> Iterator[Finding]:
+        """What speaks against this model as the trace's verifier, and does not refuse it."""
+        if self.verifier is None:
+            return
+        name, told = self.verifier.identity.name, self._told()
+        if self.is_other:
+            yield self._warning(
+                OTHER,
+                f"{name} is not the model that this trace was captured from "
+                f"({self.trace.info.model}), by the hash of its weights; {told}",
             )
+        elif self.checked and self.agreed < MIN_AGREEMENT * self.checked:
+            yield self._warning(DISAGREES, f"is {name} this trace's verifier? {told}")
+
+    def _warning(self, code: str, sentence: str) -> Finding:
+        corpus = self.trace.info.corpus
+        return Finding(code=code, severity="warning", subject=corpus, sentence=sentence)
+
+    def _told(self) -> str:
+        if not self.checked:
+            return "its greedy tokens were not asked for at any anchor"
+        return (
+            f"its greedy token is the trace's oracle at {self.agreed / self.checked:.2%} of "
+            f"{count(self.checked, 'position')} checked"
+        )
+
+
+def check_model(checkers: Sequence[Checker]) -> None:
+    """Raise MismatchError where the model is not the one that the traces were recorded of.
+
+    Each trace is held against it by itself, then all of them together.
+    """
+    for part in (*([one] for one in checkers), checkers):
+        checked, agreed = sum(one.checked for one in part), sum(one.agreed for one in part)
+        sure = _SURE_OF_OTHER if all(one.is_other for one in part) else _SURE
+        high = binomial_interval(agreed, checked, sure).high if checked else 1.0
+        if high is None or high >= MIN_AGREEMENT:
+            continue
+        verifier, traces = part[0].verifier, [one.trace for one in part]
+        assert verifier is not None
+        raise MismatchError(
+            f"the greedy tokens of {verifier.identity.name} are the oracle of "
+            f"{some([trace.info.corpus for trace in traces])} at {agreed / checked:.0%} of "
+            f"{count(checked, 'position')}: it is not its verifier",
+            hint="name the model that the trace was captured from: --verifier MODEL",
+            where=traces[0].path or "",
+        )
 
 
 def greedy_after(verifier: Verifier, text: Sequence[Tensor], drafts: Tensor) -> Tensor:

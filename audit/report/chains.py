@@ -37,8 +37,14 @@ def show_chain(result: ChainResult, console: Console, *, quiet: bool) -> None:
         _show_ranking(result.heads, console)
     for head in result.heads:
         _say(console, f"{head.head.name}: {chain_sentence(head)}")
-    if quiet:
-        return
+    for found in result.findings:
+        _say(console, f"{found.severity}: {found.subject}: {found.sentence} ({found.code})")
+    if not quiet:
+        _show_basis(result, console)
+
+
+def _show_basis(result: ChainResult, console: Console) -> None:
+    """What the figures rest on."""
     if result.verifier and result.verifier_agreement is not None:
         _say(
             console,

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from audit.chains.reading import read_chain
 from audit.chains.records import ChainResult
+from audit.chains.verifying import Checker, check_model
+from audit.errors import MismatchError
 from audit.traces import read_trace
 from tools.sample.model import load
 
@@ -186,3 +193,55 @@ def test_bad_input(tmp_path) -> None:
     assert "need the verifier's model" in error["message"] and "--slots 1" in error["hint"]
     one = _chain(*draft, "--slots", 1)
     assert one["verifier"] is None and one["heads"][0]["figures"][0]["chains"] == 20
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample's model with one layer changed."""
+    folder = tmp_path_factory.mktemp("other") / "other"
+    shutil.copytree(MODEL, folder)
+    weights = load_file(folder / "model.safetensors")
+    name = next(
+        n for n in weights if n.endswith("layers.0.mlp.down_proj.weight") and "mtp" not in n
+    )
+    noise = torch.randn(weights[name].shape, generator=torch.Generator().manual_seed(0))
+    changed = weights[name].float()
+    weights[name] = (changed + 0.5 * changed.std() * noise).to(weights[name].dtype)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_another_verifier_is_told_or_refused(other: Path, tmp_path: Path) -> None:
+    args = (MODEL, "--head", "mtp", "--slots", 2, "--trace", CODE, "--verifier", other)
+    few = tmp_path / "few.json"
+    found = _chain(*args, "--anchors", 6, "-o", few)
+    (warning,) = found["findings"]
+    assert (warning["code"], warning["severity"]) == ("VERIFIER_OTHER", "warning")
+    assert "not the model that this trace was captured from" in warning["sentence"]
+    shown = run("chain", *args, "--anchors", 6)
+    assert "warning: python-code: other is not the model" in shown.output
+    assert read_chain(few).findings  # what was written is read again
+    own = _chain(*args[:-2], "--anchors", 6)
+    assert own["findings"] == []
+
+
+def test_agreement_of_a_few_positions_is_held_against_the_verifier(verifier) -> None:
+    """25 of 30: at 99 % its upper end is 0.962, at 90 % 0.932 (scipy.stats.beta)."""
+    trace = read_trace(CODE)
+
+    def checked(agreed: int, of: int, sha256: str | None) -> Checker:
+        info = trace.info.model_copy(update={"model_sha256": sha256})
+        checker = Checker(verifier, replace(trace, info=info))
+        checker.agreed, checker.checked = agreed, of
+        return checker
+
+    own = trace.info.model_sha256
+    check_model([checked(25, 30, own)])
+    assert [f.code for f in checked(25, 30, own).findings()] == ["VERIFIER_DISAGREES"]
+    assert not list(checked(29, 30, own).findings())
+    with pytest.raises(MismatchError, match="83% of 30 positions"):
+        check_model([checked(25, 30, "0" * 64)])
+    # Neither trace alone is sure, both together are.
+    with pytest.raises(MismatchError, match="83% of 60 positions"):
+        check_model([checked(25, 30, own), checked(25, 30, own)])
+    check_model([checked(0, 0, own)])

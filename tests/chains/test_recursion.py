@@ -11,7 +11,7 @@ from audit.blocks import load_block_head
 from audit.chains.drafting import Anchors, Drafts, draft_chains
 from audit.chains.proposing import propose
 from audit.chains.recursion import recursion_for
-from audit.chains.verifying import Checker, accepted_slots
+from audit.chains.verifying import Checker, accepted_slots, check_model
 from audit.errors import MismatchError
 from audit.files import open_container
 from audit.heads import HeadOptions
@@ -106,4 +106,4 @@ def test_a_model_that_is_not_the_traces_is_refused(verifier, trace) -> None:
     checker = Checker(verifier, foreign)
     checker.greedy(Anchors(last - 1, last), drafts)
     with pytest.raises(MismatchError, match="it is not its verifier"):
-        checker.check_model()
+        check_model([checker])

@@ -15,6 +15,7 @@ from audit.chains.reading import read_chain
 from audit.chains.records import ChainResult
 from audit.cli.main import group
 from audit.cost.recorded import read_cost, with_figures
+from audit.cost.records import CostResult
 from audit.errors import BadUsageError, MismatchError, UnreadableError
 from audit.gating import judge_run
 from audit.policy import load_policy
@@ -51,7 +52,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(made: Path) -> dict[str, Any]:
     """One recorded run that carries them, judged by a policy that it passes."""
-    policy = _policy(made, "tokens_per_round", 1.0)
+    policy = _policy(made, "tokens_per_round", 1.01)
     return _json(
         "compare", MODEL, made / "cut.safetensors", "--head", "mtp", "--trace", GERMAN,
         "--resamples", 200, "--ledger", made / "ledger", "--chain", made / "chain.json",
@@ -147,6 +148,9 @@ def test_figures_of_something_else_are_refused(
     assert "another reference" in refused("heads", 0, "head", "sha256")
     assert "none of these candidates" in refused("heads", 1, "head", "sha256")
     assert "another trace of german" in refused("traces", 0, "sha256")
+    elsewhere = json.loads(json.dumps(chain).replace('"german"', '"french"'))
+    with pytest.raises(MismatchError, match="of french, of which this audit has no trace"):
+        with_figures(audited, ChainResult.model_validate(elsewhere), None)
     newer = tmp_path / "newer.json"
     newer.write_text(json.dumps(chain | {"schema": 9}))
     with pytest.raises(UnreadableError, match="have schema 9"):
@@ -158,3 +162,65 @@ def test_figures_of_something_else_are_refused(
           "--bandwidth", 100, "-o", given)  # fmt: skip
     with pytest.raises(BadUsageError, match="no acceptance that was measured"):
         with_figures(audited, None, read_cost(given))
+
+
+def test_figures_of_corpora_that_were_not_audited_are_left_out(
+    made: Path, run: dict[str, Any]
+) -> None:
+    audited = Run.model_validate(run)
+    (candidate,) = audited.candidates
+    bare = candidate.model_copy(update={"estimates": ()})
+    audited = audited.model_copy(update={"candidates": (bare,)})
+    document = json.loads((made / "chain.json").read_text())
+    more = json.loads(json.dumps(document).replace('"german"', '"french"'))
+    document["traces"] += more["traces"]
+    for head, extra in zip(document["heads"], more["heads"], strict=True):
+        head["figures"] = [*extra["figures"][:1], *head["figures"]]
+    found = with_figures(audited, ChainResult.model_validate(document), None)
+    # Pooled over other corpora than the audit's, the register's figures are left out too.
+    assert {e.corpus for e in found.candidates[0].estimates} == {"german"}
+    cost = json.loads((made / "cost.json").read_text())
+    more = json.loads(json.dumps(cost).replace('"german"', '"french"'))
+    cost["scenarios"] = [more["scenarios"][0], *cost["scenarios"]]
+    found = with_figures(audited, None, CostResult.model_validate(cost))
+    assert [e.corpus for e in found.candidates[0].estimates] == ["german"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("break_even_margin", 0.9, "break_even_margin 0.9 where"),
+        ("margin_low", -0.9, "none of acceptance"),
+        ("margin_high", None, "half an interval"),
+        ("acceptance", 1.5, "acceptance 1.5 is no share"),
+        ("acceptance", 0.9, "acceptance 0.9 where"),
+        ("tokens_per_round", 2.9, "1 + the sum of its shares"),
+        ("draft_ms", -1.0, "draft_ms -1 is below 0"),
+        ("round_ms", 1.0, "round_ms 1 where"),
+        ("against_plain", 9.0, "against_plain 9 where"),
+        ("slots", 3, "where the rest says"),
+        ("head", "model", "what each head is worth"),
+    ],
+)
+def test_cost_figures_that_contradict_themselves_are_refused(
+    made: Path, tmp_path: Path, key: str, value: object, said: str
+) -> None:
+    cost = json.loads((made / "cost.json").read_text())
+    cost["scenarios"][0]["worth"][1][key] = value
+    path = tmp_path / "cost.json"
+    path.write_text(json.dumps(cost))
+    with pytest.raises(UnreadableError, match="contradict themselves") as error:
+        read_cost(path)
+    assert said in error.value.message
+
+
+def test_cost_figures_hold_each_text_and_byte_once(made: Path, tmp_path: Path) -> None:
+    cost = json.loads((made / "cost.json").read_text())
+    path = tmp_path / "cost.json"
+    path.write_text(json.dumps(cost | {"scenarios": [*cost["scenarios"], cost["scenarios"][0]]}))
+    with pytest.raises(UnreadableError, match="two scenarios of one text"):
+        read_cost(path)
+    cost["heads"][1]["bytes_per_step"] = 1
+    path.write_text(json.dumps(cost))
+    with pytest.raises(UnreadableError, match="bytes, rows and ratios"):
+        read_cost(path)
