@@ -160,6 +160,20 @@ def test_a_database_that_is_away_is_told(
     assert "prune.gguf: function cut" in told(at)
 
 
+@pytest.mark.parametrize(("name", "digit"), [("judged", "1"), ("two", "2")])
+def test_what_a_lost_database_knew_is_unknown_and_not_denied(
+    go: Go, made_ledger: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str,
+    digit: str,
+) -> None:  # fmt: skip
+    (tmp_path / "index.sqlite").write_bytes(b"garbage" * 1000)
+    monkeypatch.setenv("AUDIT_DB_URL", f"sqlite:///{tmp_path}/index.sqlite")
+    at = go(made_ledger.ledger, "head", **made_ledger.head(name, digit), view="Decisions")
+    assert "gate: unknown" in told(at) and "review: unknown" in told(at)
+    for denied in ("not judged", "waits for", "Nobody decided", "No policy was", "gate: fail"):
+        assert denied not in told(at), denied
+    assert [one.proto.label for one in at.get("download_button")] == ["Run document, JSON"]
+
+
 def test_long_lists_are_paged(go: Go, tmp_path: Path) -> None:
     ledger = large_ledger(tmp_path / "ledger", 51, 40, 40)
     first, second = (go(ledger, "heads", page=page) for page in ("1", "2"))
