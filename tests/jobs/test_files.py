@@ -225,3 +225,19 @@ def test_the_command_line_of_a_request() -> None:
     assert (params["head"], params["policy"], params["kl"]) == ("mtp", Path("/p"), True)
     assert params["as_json"] and params["ledger_at"] == "/l" and not params["no_record"]
     assert wanted.title == "c, d, t against r"
+
+
+def test_errors_name_files_without_the_folders_of_the_server() -> None:
+    from audit.jobs import JobRequest
+
+    wanted = JobRequest(
+        id="i", created="", ledger="/l", ref="/srv/heads/model", cands=("/l/jobs/1/files/c.gguf",)
+    )
+    for text, short in (
+        ("/l/jobs/1/files/c.gguf is empty", "c.gguf is empty"),
+        ("is empty [/l/jobs/1/files/c.gguf]", "is empty [c.gguf]"),
+        ("/srv/heads/model/config.json is cut", "model/config.json is cut"),
+        ("missing in /l/jobs/1/files: x", "missing in its folder: x"),
+        ("nothing of the kind", "nothing of the kind"),
+    ):
+        assert wanted.without_folders(text) == short
