@@ -39,7 +39,7 @@ def test_a_row_says_what_the_run_says(go: Go, made_ledger: Made) -> None:
         "head": "prune.gguf", "verdict": "function", "gate": "fail", "worst retention": "74.7 %",
         "interval": "68.7 % to 80.7 %", "on": "german", "predicted loss": "21.0 pt",
         "measured loss": "25.3 pt", "size": "1.0 MiB", "saved": "75 %",
-        "review": "reject by Ada", "made": "2026-11-01 09:00:00", "reference": "ref.safetensors",
+        "review": "reject by Ada", "made": "2026-11-01 09:00", "reference": "ref.safetensors",
         "run": run.run,
     }  # fmt: skip
 

@@ -11,7 +11,7 @@ import streamlit as st
 
 from audit.dashboard import address, parts, serving, states, store
 from audit.dashboard.app import page_file
-from audit.dashboard.words import safe
+from audit.dashboard.words import copyable, safe
 from audit.errors import AuditError
 from audit.ledger import in_force, limits_to_waive
 from audit.ledger.signing import Decided, sign
@@ -74,7 +74,7 @@ def _tell_result() -> None:
     result = st.session_state.pop(_TOLD, None)
     if isinstance(result, AuditError):
         # Its hint names options of the command line; here the fields below say the same.
-        st.error(f"**Not recorded:** {safe(result.message)}", icon=":material/error:")
+        st.error(f"**Not recorded:** {copyable(result.message)}", icon=":material/error:")
     elif result:
         st.success(safe(result), icon=":material/check_circle:")
 
