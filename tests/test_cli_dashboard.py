@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 import urllib.request
 from collections.abc import Iterator
@@ -58,6 +59,19 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert "no such folder" in refused("--files", str(tmp_path / "none"))["message"]
 
 
+def test_a_ledger_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "ledger").write_text("no folder")
+    assert "can not be read" in refused("--ledger", str(tmp_path / "ledger"))["message"]
+
+
+@pytest.mark.parametrize("name", ["X Bad: y", "X-User:", "", "Ä", "X-User\nX"])
+def test_a_header_that_none_can_be(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no header is called" in refused("--user-header", name)["message"]
+    if name:
+        monkeypatch.setenv("AUDIT_USER_HEADER", name)
+        assert "no header is called" in refused()["message"]
+
+
 def test_every_setting_is_one_that_streamlit_knows() -> None:
     """As options they must read as the file does: lists as JSON, truth as a word."""
     settings = tomllib.loads(CONFIG.read_text())
@@ -76,7 +90,8 @@ def test_every_setting_is_one_that_streamlit_knows() -> None:
     )
 
 
-def test_it_serves_from_any_folder_until_ctrl_c(tmp_path: Path) -> None:
+def started(tmp_path: Path) -> tuple[subprocess.Popen[str], int]:
+    """The command at work, and its port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -91,6 +106,28 @@ def test_it_serves_from_any_folder_until_ctrl_c(tmp_path: Path) -> None:
     assert server.stdout is not None
     line = server.stdout.readline()
     assert line == f"dashboard of here at http://127.0.0.1:{port} · Ctrl-C stops it\n"
+    return server, port
+
+
+def test_killed_it_leaves_nobody_at_the_port(tmp_path: Path) -> None:
+    server, port = started(tmp_path)
+    server.kill()
+    server.wait()
+    for _ in range(200):
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=2).close()
+        except OSError:
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("Streamlit lives on")
+    for stream in (server.stdout, server.stderr):
+        assert stream is not None
+        stream.close()
+
+
+def test_it_serves_from_any_folder_until_ctrl_c(tmp_path: Path) -> None:
+    server, port = started(tmp_path)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/new_audit", timeout=20) as page:
         assert b"<title>" in page.read()
     os.killpg(server.pid, signal.SIGINT)

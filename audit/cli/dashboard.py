@@ -1,13 +1,16 @@
 """`audit dashboard`: open the app in which people look at audits and decide on heads.
 
 Streamlit runs as a child process: it takes the signals of its process for itself, and would end a
-Ctrl-C with 0. Its settings are handed over, so that no file of the working folder is needed.
+Ctrl-C with 0. It ends with us even when we are killed (`audit.dashboard.__main__`). Its settings
+are handed over, so that no file of the working folder is needed.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import re
 import socket
 import subprocess
 import tomllib
@@ -24,6 +27,8 @@ from audit.cli.frame import INTERRUPTED, Ended, Shared, shared_options
 from audit.errors import AuditError, BadUsageError, MissingExtraError
 
 _HOST = "127.0.0.1"
+_USER_HEADER = "AUDIT_USER_HEADER"
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.2
@@ -72,11 +77,16 @@ def dashboard(
         raise BadUsageError(
             "there is no such folder of files to audit", hint="--files DIR", where=folder
         )
-    ledger = shared.open_ledger().where
+    _check_header(who["user_header"])
+    opened = shared.open_ledger()
+    opened.store.children("runs")  # refuses what is no folder
+    ledger = opened.where
     _check_port(port)
     own = Path(str(files("audit") / "dashboard"))
     settings = tomllib.loads((own / "config.toml").read_text(encoding="utf-8"))
-    command = python_module("streamlit", "run", str(own / "start" / "app.py"), *_flags(settings))
+    command = python_module(
+        "audit.dashboard", "run", str(own / "start" / "app.py"), *_flags(settings)
+    )
     command += [*_flags(_own_settings(port, no_browser)), "--"]
     for option, value in (
         ("--ledger", shared.ledger_at), ("--files", folder), ("--reviewer", who["reviewer"]),
@@ -124,6 +134,16 @@ def _flags(settings: dict[str, Any], before: str = "--") -> list[str]:
     return out
 
 
+def _check_header(given: str | None) -> None:
+    """Refuse a name that no header can have: nobody could ever sign."""
+    name = os.environ.get(_USER_HEADER) or None if given is None else given
+    if name is not None and not _HEADER.fullmatch(name):
+        raise BadUsageError(
+            f"no header is called {name!r}",
+            hint="give its name alone, for instance --user-header X-Forwarded-User",
+        )
+
+
 def _check_port(port: int) -> None:
     with socket.socket() as probe:
         # As the server does: a port that was closed a moment ago is free.
@@ -141,7 +161,7 @@ def _check_port(port: int) -> None:
 def _running(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """The server; whatever ends the block ends the server too."""
     server = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=environment
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment
     )
     try:
         yield server
@@ -152,6 +172,9 @@ def _running(command: list[str], environment: dict[str, str]) -> Iterator[subpro
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+        finally:
+            assert server.stdin is not None
+            server.stdin.close()
 
 
 def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int) -> None:

@@ -86,8 +86,8 @@ def request_fields(
         AuditError: something is missing, or a file is not to be served.
     """
 
-    def path(key: str) -> str:
-        return str(_path(key, known, served, uploads))
+    def path(key: str, *, finds_traces: bool = False) -> str:
+        return str(_path(key, known, served, uploads, finds_traces=finds_traces))
 
     if asked.ref is None:
         raise BadUsageError("no reference was chosen", hint="choose the head before the cut")
@@ -95,7 +95,7 @@ def request_fields(
         raise BadUsageError("no candidate was chosen", hint="choose one cut or more")
     ranks = [key for key in asked.cands if key in known and known[key].kind == "ranks"]
     fields: dict[str, object] = {
-        "ref": path(asked.ref),
+        "ref": path(asked.ref, finds_traces=not asked.traces),
         "cands": tuple(path(key) for key in asked.cands if key not in ranks),
         "trims": tuple(path(key) for key in ranks),
         "traces": tuple(map(path, asked.traces)),
@@ -110,7 +110,14 @@ def request_fields(
     return fields
 
 
-def _path(key: str, known: Mapping[str, Choice], served: ServedFiles | None, uploads: Path) -> Path:
+def _path(
+    key: str,
+    known: Mapping[str, Choice],
+    served: ServedFiles | None,
+    uploads: Path,
+    *,
+    finds_traces: bool,
+) -> Path:
     if key not in known:
         raise BadUsageError(
             "what was chosen is not there any more", hint="choose again among what is listed"
@@ -126,4 +133,5 @@ def _path(key: str, known: Mapping[str, Choice], served: ServedFiles | None, upl
     if key.startswith(_UPLOAD):
         return uploads / key.removeprefix(_UPLOAD)
     assert served is not None
-    return served.path(key.removeprefix(_SERVED).partition(":")[2])
+    name = key.removeprefix(_SERVED).partition(":")[2]
+    return served.path(name, known[key].kind, finds_traces=finds_traces)

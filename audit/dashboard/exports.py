@@ -19,12 +19,16 @@ _KINDS = (
 )
 
 
-def run_downloads(run: Run, recorded: Run, said: Sequence[Review]) -> None:
-    """Buttons for the reports of a run as shown here, and for the document as it was recorded."""
+def run_downloads(run: Run, recorded: Run, said: Sequence[Review] | None) -> None:
+    """Buttons for the reports of a run as shown here, and for the document as it was recorded.
+
+    Args:
+        said: all reviews; None where they can not be known, so that a report would say too little.
+    """
     with st.popover("Download", icon=":material/download:"):
-        for label, format_, suffix, mime in _KINDS:
+        for label, format_, suffix, mime in _KINDS if said is not None else ():
             st.download_button(
-                label, partial(report_text, run, format_, said),
+                label, partial(report_text, run, format_, said or ()),
                 f"audit-{run.run}.{suffix}", mime, key=f"download-{format_}", on_click="ignore",
                 width="stretch",
             )  # fmt: skip

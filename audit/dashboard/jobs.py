@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from audit.dashboard.app import page_file
-from audit.dashboard.words import safe
+from audit.dashboard.words import copyable, safe
 from audit.jobs import Job
 from audit.report.wording import clean
 from audit.words import count
@@ -56,8 +56,8 @@ def _how_far(job: Job) -> None:
     elif job.status == "cancelled":
         st.text("It was cancelled; nothing was recorded.")
     elif job.error:
-        hint = f"\n\n{safe(job.error.hint)}" if job.error.hint else ""
-        st.error(f"**{safe(job.error.message)}**{hint}", icon=":material/error:")
+        hint = f"\n\n{copyable(job.error.hint)}" if job.error.hint else ""
+        st.error(f"**{copyable(job.error.message)}**{hint}", icon=":material/error:")
     elif job.state and job.state.run:
         st.text(f"run {clean(job.state.run)} is recorded{_gate(job)}")
         st.page_link(

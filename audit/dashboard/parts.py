@@ -16,14 +16,16 @@ import pandas as pd
 import streamlit as st
 
 from audit.dashboard.words import safe
-from audit.records import Candidate, Outcome, Run
+from audit.records import Candidate, Outcome, Review, Run
 from audit.report.charts import Drawing
 from audit.report.charts.points import LABEL
 from audit.report.content import Judged, Line
 from audit.report.escape import spreadsheet_cell
 from audit.report.tables import Table, head_table, trace_table
+from audit.report.wording import clean
 
 NOT_JUDGED = "not judged"
+_UNKNOWN = "measured; what the gate says of it is in the database, which can not be read"
 _Colour = Literal["green", "red", "violet", "gray"]
 _OUTCOMES: dict[Outcome, tuple[_Colour, str]] = {
     "pass": ("green", ":material/check_circle:"),
@@ -54,8 +56,11 @@ def heading(title: str, told: str) -> None:
     st.text(told)
 
 
-def outcome_badge(outcome: Outcome | None) -> None:
+def outcome_badge(outcome: Outcome | None, *, known: bool = True) -> None:
     """The gate's outcome as a word; colour and icon only repeat it."""
+    if not known:
+        st.badge("gate: unknown", color="gray", icon=":material/cloud_off:")
+        return
     if outcome is None:
         st.badge(f"gate: {NOT_JUDGED}", color="gray", icon=":material/gavel:")
         return
@@ -70,24 +75,36 @@ def identity(run: Run, candidate: Candidate) -> None:
     show_table(trace_table(run), "identity-traces", most=4)
 
 
-def verdict_strip(judged: Judged, state: str) -> None:
+def verdict_strip(judged: Judged, mine: Sequence[Review] | None) -> None:
     """The verdict in a sentence, word for word as the command line prints it, and the figures.
 
     Args:
-        state: what people decided so far.
+        mine: the reviews of this head, the first one first; None where neither they nor what the
+            gate says now can be known.
     """
     with st.container(border=True):
         with st.container(horizontal=True):
             st.badge(f"verdict: {judged.kind}", color="blue", icon=":material/balance:")
-            outcome_badge(judged.outcome)
-            st.badge(safe(state), color="gray", icon=":material/person:")
+            outcome_badge(judged.outcome, known=mine is not None)
+            st.badge(safe(_review_state(mine)), color="gray", icon=":material/person:")
         st.subheader(safe(f"{judged.name}: {judged.verdict}"), anchor=False)
-        st.text(judged.outcome_sentence)
+        st.text(_UNKNOWN if mine is None else judged.outcome_sentence)
         if judged.tiles:
             for column, tile in zip(st.columns(len(judged.tiles)), judged.tiles, strict=True):
                 with column:
                     st.metric(safe(tile.label), tile.value)
                     st.caption(safe(tile.note))
+
+
+def _review_state(mine: Sequence[Review] | None) -> str:
+    """The newest decision on a head, which is the one that counts."""
+    if mine is None:
+        return "review: unknown"
+    if not mine:
+        return "waits for a review"
+    newest = mine[-1]
+    vouched = "" if newest.authenticated else " (unauthenticated)"
+    return f"review: {newest.decision} by {clean(newest.reviewer)}{vouched}"
 
 
 def lines(found: Sequence[Line]) -> None:

@@ -20,6 +20,7 @@ COLUMNS = (
 NUMBERS = ("worst retention", "size", "saved")
 LOSSES = ("predicted loss", "measured loss")
 """Numbers, or the reason why there is none."""
+_MINUTES = len("2026-12-31T23:59")
 NOT_JUDGED, WAITS = "not judged", "waits"
 
 
@@ -62,7 +63,7 @@ def head_frame(
                 clean(one.worst_corpus or "–"), _predicted(found), _measured(found),
                 wording.size(one.stored_bytes), saved(one.stored_bytes, known.reference_bytes),
                 f"{one.decision} by {clean(one.reviewer or '')}" if one.decision else WAITS,
-                clean(run.created).replace("T", " ").rstrip("Z"), clean(run.reference_name),
+                clean(run.created)[:_MINUTES].replace("T", " "), clean(run.reference_name),
                 clean(run.run) + (" (files missing)" if run.missing else ""),
             )
         )  # fmt: skip
@@ -85,9 +86,13 @@ def _is_number(cell: str) -> bool:
 
 
 def saved(stored: int | None, whole: int | None) -> str:
-    """What share of the reference's bytes the head does without."""
+    """What share of the reference's bytes the head does without, or how much more it needs."""
     if stored is None or not whole:
         return "–"
+    if stored >= 2 * whole:
+        return f"none: {stored / whole:.1f} × as large"
+    if stored > whole:
+        return f"none: {100 * (stored / whole - 1):.0f} % larger"
     return f"{100 * (1 - stored / whole):.0f} %"
 
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 import streamlit as st
 
 from audit.dashboard.app import page_file
-from audit.dashboard.words import safe
+from audit.dashboard.words import copyable
 from audit.errors import AuditError
 from audit.ledger import Ledger
 
@@ -39,18 +39,18 @@ def guarded(*, way_out: bool = False) -> Iterator[None]:
 
 def show_error(error: AuditError) -> None:
     """What happened, where, and what to do."""
-    parts = [f"**{safe(error.message)}**"]
+    parts = [f"**{copyable(error.message)}**"]
     if error.hint:
-        parts.append(safe(error.hint))
+        parts.append(copyable(error.hint))
     if error.where:
-        parts.append(f"at {safe(error.where)}")
+        parts.append(f"at {copyable(error.where)}")
     st.error("\n\n".join(parts), icon=":material/error:")
 
 
 def database_away(error: AuditError, what: str) -> None:
     """Files can be read, the database can not: what is missing on this page, and why."""
     st.warning(
-        f"{what} can not be shown: {safe(error.message)}. {safe(error.hint)}".strip(),
+        f"{what} can not be shown: {copyable(error.message)}. {copyable(error.hint)}".strip(),
         icon=":material/cloud_off:",
     )
 
@@ -60,7 +60,8 @@ def no_runs(ledger: Ledger) -> NoReturn:
     there = "://" in ledger.where or Path(ledger.where).is_dir()
     told = "This ledger holds no runs yet" if there else "There is no ledger here yet"
     st.info(
-        f"{told}: {safe(ledger.where)}\n\nAn audit makes the first run:", icon=":material/inbox:"
+        f"{told}: {copyable(ledger.where)}\n\nAn audit makes the first run:",
+        icon=":material/inbox:",
     )
     st.code(_FIRST_RUN, language="sh")
     st.page_link(page_file("new_audit"), label="Start one here", icon=":material/add_circle:")
@@ -89,8 +90,8 @@ def no_match(told: str, page: str) -> None:
 def unknown_value(name: str, value: str, options: Sequence[str]) -> None:
     """A value in the address that means nothing here, which would else be dropped silently."""
     st.warning(
-        f"The address asks for {safe(name)} “{safe(value)}”, which is not there; "
-        f"possible: {safe(', '.join(options))}. Shown is the usual choice.",
+        f"The address asks for {copyable(name)} “{copyable(value)}”, which is not there; "
+        f"possible: {copyable(', '.join(options))}. Shown is the usual choice.",
         icon=":material/link_off:",
     )
 
@@ -99,7 +100,7 @@ def unreadable_runs(found: Mapping[str, str]) -> None:
     """Runs that are there and can not be read; the others are not affected."""
     if not found:
         return
-    told = [f"* {safe(run)}: {safe(why)}" for run, why in list(found.items())[:_TOLD]]
+    told = [f"* {copyable(run)}: {copyable(why)}" for run, why in list(found.items())[:_TOLD]]
     more = [f"* and {len(found) - _TOLD} more"] if len(found) > _TOLD else []
     st.warning(
         "\n".join(["These runs can not be read:", "", *told, *more]), icon=":material/broken_image:"

@@ -2,26 +2,22 @@
 
 A name is relative to that folder, as the listing tells it. Links may point around inside, never
 out: everything is resolved before it is used, also what an audit reads along with the file that is
-named (a model's other files, the parts of a split file).
+named (`along`). A link elsewhere in the folder is nobody's concern.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 from audit.errors import BadUsageError, NotFoundError
+from audit.jobs.along import INDEX, PART, TRACE, Kind, read_along
 
-Kind = Literal["head", "trace", "ranks", "policy"]
-_TRACE = ".trace.safetensors"
 _SUFFIXES: dict[str, Kind] = {
-    _TRACE: "trace", ".safetensors": "head", ".safetensors.index.json": "head", ".gguf": "head",
+    TRACE: "trace", ".safetensors": "head", INDEX: "head", ".gguf": "head",
     ".txt": "ranks", ".toml": "policy",
 }  # fmt: skip
-_PART = re.compile(r"-(?P<number>\d{5})-of-\d{5}\.(?P<suffix>gguf|safetensors)$")
 _MODEL_FILES = ("config.json", "adapter_config.json")
 _DEPTH = 6
 _LISTED = 2000
@@ -59,8 +55,12 @@ class ServedFiles:
         found = [one for folder in _folders(root) for one in self._inside(root, folder)]
         return sorted(found[:_LISTED], key=lambda one: one.name)
 
-    def path(self, name: str) -> Path:
+    def path(self, name: str, kind: Kind = "head", *, finds_traces: bool = False) -> Path:
         """The absolute path of a listed name.
+
+        Args:
+            kind: what it shall serve as.
+            finds_traces: it is a reference whose traces are looked for beside it.
 
         Raises:
             BadUsageError: it leads out of the served folder.
@@ -78,8 +78,8 @@ class ServedFiles:
                 f"there is no {name!r} among the files to audit",
                 hint="reload the page: it may have been moved",
             )
-        for path in _read_along(wanted):
-            if path.is_symlink() and not _stays(path, root):
+        for path in read_along(wanted, kind, finds_traces=finds_traces):
+            if not _stays(path, root):
                 raise BadUsageError(
                     f"{path.name!r}, which belongs to {name!r}, is a link that leads out of the "
                     "folder of files to audit",
@@ -97,20 +97,13 @@ class ServedFiles:
         own = folder.relative_to(root).as_posix()
         if any(name in names for name in _MODEL_FILES):
             yield ServedFile(own, "head")
-        if any(name.endswith(_TRACE) for name in names):
+        if any(name.endswith(TRACE) for name in names):
             yield ServedFile(own, "trace")
-
-
-def _read_along(wanted: Path) -> list[Path]:
-    """What an audit may open for a file or folder: all in the folder, or the files beside it."""
-    if wanted.is_dir():
-        return list(wanted.iterdir())
-    return [path for path in wanted.parent.iterdir() if path.is_file()]
 
 
 def kind_of(name: str) -> tuple[Kind, ...]:
     """What a file is for, by its name; nothing for part of a set that another file names."""
-    if (part := _PART.search(name)) and (part["suffix"] != "gguf" or part["number"] != "00001"):
+    if (part := PART.search(name)) and (part["suffix"] != "gguf" or part["number"] != "00001"):
         return ()
     return tuple(kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix))[:1]
 

@@ -61,8 +61,12 @@ class Job:
 
     @property
     def error(self) -> JobError | None:
-        """Why it failed."""
-        return self.state.error if self.state else None
+        """Why it failed; files by their names."""
+        told = self.state.error if self.state else None
+        if told is None or self.request is None:
+            return told
+        short = self.request.without_folders
+        return JobError(message=short(told.message), hint=short(told.hint))
 
 
 class JobQueue:

@@ -33,6 +33,14 @@ class JobRequest(Record):
         cands = ", ".join(Path(path).name for path in (*self.cands, *self.trims))
         return f"{cands} against {Path(self.ref).name}"
 
+    def without_folders(self, text: str) -> str:
+        """A sentence about its files as whoever asked knows them: without the server's folders."""
+        paths = (self.ref, *self.cands, *self.trims, *self.traces, self.policy or "")
+        folders = {str(Path(path).parent) for path in paths if Path(path).is_absolute()} - {"/"}
+        for folder in sorted(folders, key=len, reverse=True):
+            text = text.replace(f"{folder}/", "").replace(folder, "its folder")
+        return text
+
     def arguments(self) -> list[str]:
         """The command line of `audit` that does it."""
         options = ["--json", "--ledger", self.ledger]

@@ -23,7 +23,7 @@ from audit.ledger.entries import append, entries
 from audit.ledger.index import Index, add_run
 from audit.ledger.listing import RunFilter, RunList, find_head, find_waiver, list_runs, newest
 from audit.ledger.objects import ObjectStore
-from audit.ledger.reviewing import check_review, check_waiver, standing
+from audit.ledger.reviewing import check_review, check_seen, check_waiver, standing
 from audit.ledger.runs import RunFiles, no_runs
 from audit.ledger.store import LocalStore, Store
 from audit.provenance import now_utc
@@ -169,8 +169,17 @@ class Ledger:
         """The gate's answers that stand on one candidate, the worst first; see `reviewing`."""
         return self.index.read(lambda connection: _answers(connection, run, head_sha256))
 
-    def add_review(self, review: Review, new_waivers: Sequence[Waiver] = ()) -> Review:
+    def add_review(
+        self,
+        review: Review,
+        new_waivers: Sequence[Waiver] = (),
+        seen: Sequence[str] | None = None,
+    ) -> Review:
         """Append a review, with the waivers it brings along; return it with its id and theirs.
+
+        Args:
+            seen: ids of the candidate's reviews that the reviewer knew of, which must be all there
+                are; None where the reviewer looked at no list of them.
 
         Raises:
             BadUsageError, MismatchError: see `reviewing`.
@@ -189,6 +198,8 @@ class Ledger:
             known |= {waiver.id: waiver for waiver in fresh}
             if unknown := [name for name in sealed.waivers if name not in known]:
                 raise NotFoundError(f"there is no waiver {unknown[0]}", hint="see: audit waivers")
+            if seen is not None:
+                check_seen(_reviews(connection, sealed), seen, sealed.run)
             judged = _answers(connection, sealed.run, sealed.head_sha256)
             check_review(sealed, judged, [known[name] for name in sealed.waivers], today)
             for waiver in fresh:
@@ -248,6 +259,12 @@ def open_ledger(folder_or_url: str | Path | None = None, database_url: str | Non
         store = LocalStore(Path(rest if separator else given))
     named = database_url or os.environ.get(DATABASE)
     return Ledger(store, Index(store, parse_url(named) if named else None))
+
+
+def _reviews(connection: Connection, like: Review) -> list[Review]:
+    columns = schema.reviews.c
+    mine = (columns.run == like.run) & (columns.head_sha256 == like.head_sha256)
+    return entries(connection, Review, mine)
 
 
 def _judgements(connection: Connection, mine: ColumnElement[bool]) -> list[Judgement]:

@@ -7,7 +7,8 @@
   itself already took one into account.
 - One that was never judged, or whose judgement names no limit, needs a waiver of the limit `gate`:
   leaving the gate out must not be the easiest way past it.
-- A reviewer decides on what was last judged: if it was judged again meanwhile, look again.
+- A reviewer decides on what was last judged: if it was judged again meanwhile, look again. Where
+  the reviewer saw a list of earlier reviews, the same holds for a review that came since.
 
 Rejecting and asking for more data need no waiver, and naming one there is an error. Pure functions:
 they read no database, so the same rule holds for the command line, the API and the dashboard.
@@ -93,6 +94,23 @@ def check_review(
     open_ = [limit for limit in needed if limit not in {waiver.limit for waiver in waivers}]
     if open_:
         raise _not_waived(newest, open_, review.run)
+
+
+def check_seen(before: Sequence[Review], seen: Sequence[str], run: str) -> None:
+    """Raise MismatchError unless the reviews of a candidate are those that its reviewer saw.
+
+    Args:
+        before: all reviews of the candidate, the first one first.
+        seen: the ids of those that were seen.
+    """
+    new = [one for one in before if one.id not in seen]
+    if new:
+        raise MismatchError(
+            f"this candidate was reviewed again while the review was written: {new[-1].decision} "
+            f"by {new[-1].reviewer}",
+            hint="look at the new review first: audit review RUN",
+            where=run,
+        )
 
 
 def in_force(waiver: Waiver, today: str) -> bool:

@@ -59,11 +59,18 @@ def check_reason(reason: str | None) -> None:
         raise BadUsageError("a decision needs a reason", hint="--reason TEXT")
 
 
-def sign(ledger: Ledger, run: Run, said: Decided, answers: Sequence[GateResult]) -> Review:
+def sign(
+    ledger: Ledger,
+    run: Run,
+    said: Decided,
+    answers: Sequence[GateResult],
+    reviews: Sequence[str] | None = None,
+) -> Review:
     """Append the review, with the waivers it brings along.
 
     Args:
         answers: the gate's answers on the candidate that the reviewer looked at, the worst first.
+        reviews: ids of the candidate's reviews that the reviewer saw; None without such a view.
 
     Raises:
         BadUsageError, MismatchError, NotFoundError: see `find_candidate` and `Ledger.add_review`.
@@ -86,7 +93,7 @@ def sign(ledger: Ledger, run: Run, said: Decided, answers: Sequence[GateResult])
             "waivers": tuple(ledger.find_waiver(name) for name in said.waivers),
         }
     )
-    return ledger.add_review(review, _waivers(said, candidate, review))
+    return ledger.add_review(review, _waivers(said, candidate, review), reviews)
 
 
 def _waivers(said: Decided, candidate: Candidate, review: Review) -> list[Waiver]:

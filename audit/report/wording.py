@@ -32,6 +32,7 @@ OTHER_TITLES = {
 }
 _POINTS = ("shift_tax", "shift_loss", "break_even_margin")
 _SHARES = ("chain_acceptance",)
+_LINE_BREAK = "↵"
 _MOST_DIGITS = 8
 _HUGE = 1e7
 """From here on, digits before the point tell less than the order of magnitude."""
@@ -40,9 +41,11 @@ _HUGE = 1e7
 def clean(text: str) -> str:
     """One line with every control or direction-changing character made visible.
 
-    File names and token text come from strangers; a terminal must not obey them.
+    File names and token text come from strangers; a terminal must not obey them. A line break is
+    what people write in a reason, so it has a sign of its own.
     """
-    return "".join(c if c.isprintable() and not _turns(c) else f"\\u{ord(c):04x}" for c in text)
+    line = text.replace("\r\n", "\n")
+    return "".join(c if c.isprintable() and not _turns(c) else _visible(c) for c in line)
 
 
 def measure_title(name: str) -> str:
@@ -258,6 +261,10 @@ def _fixed(value: float, digits: int, scale: int = 1) -> str:
     if abs(value) >= _HUGE:
         return f"{Decimal(value) * scale:.2e}"
     return f"{round(value * scale, digits) + 0.0:.{digits}f}"
+
+
+def _visible(char: str) -> str:
+    return _LINE_BREAK if char == "\n" else f"\\u{ord(char):04x}"
 
 
 def _turns(char: str) -> bool:

@@ -39,7 +39,7 @@ def test_a_row_says_what_the_run_says(go: Go, made_ledger: Made) -> None:
         "head": "prune.gguf", "verdict": "function", "gate": "fail", "worst retention": "74.7 %",
         "interval": "68.7 % to 80.7 %", "on": "german", "predicted loss": "21.0 pt",
         "measured loss": "25.3 pt", "size": "1.0 MiB", "saved": "75 %",
-        "review": "reject by Ada", "made": "2026-11-01 09:00:00", "reference": "ref.safetensors",
+        "review": "reject by Ada", "made": "2026-11-01 09:00", "reference": "ref.safetensors",
         "run": run.run,
     }  # fmt: skip
 
@@ -158,6 +158,20 @@ def test_a_database_that_is_away_is_told(
     at = go(made_ledger.ledger, "head", **made_ledger.head("judged", "1"))
     assert "Reviews and later judgements can not be shown" in at.warning[0].value
     assert "prune.gguf: function cut" in told(at)
+
+
+@pytest.mark.parametrize(("name", "digit"), [("judged", "1"), ("two", "2")])
+def test_what_a_lost_database_knew_is_unknown_and_not_denied(
+    go: Go, made_ledger: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str,
+    digit: str,
+) -> None:  # fmt: skip
+    (tmp_path / "index.sqlite").write_bytes(b"garbage" * 1000)
+    monkeypatch.setenv("AUDIT_DB_URL", f"sqlite:///{tmp_path}/index.sqlite")
+    at = go(made_ledger.ledger, "head", **made_ledger.head(name, digit), view="Decisions")
+    assert "gate: unknown" in told(at) and "review: unknown" in told(at)
+    for denied in ("not judged", "waits for", "Nobody decided", "No policy was", "gate: fail"):
+        assert denied not in told(at), denied
+    assert [one.proto.label for one in at.get("download_button")] == ["Run document, JSON"]
 
 
 def test_long_lists_are_paged(go: Go, tmp_path: Path) -> None:

@@ -206,3 +206,28 @@ def test_which_of_several_heads_is_asked(go: Go, ledger: Ledger) -> None:
     assert not at.radio and at.selectbox[0].options == ["a.gguf", "b.gguf"]
     at = sign(decide(go(ledger, "review", run=run.run, cand="2" * 12), "reject", "too slow"))
     assert [one.head_sha256 for one in ledger.reviews_of(run.run)] == ["2" * 64]
+
+
+def test_reviewed_again_while_it_was_written(go: Go, ledger: Ledger) -> None:
+    """Two pages of one head: the second to sign is told of the first, once, and may then sign."""
+    run = a_saved_run(ledger, PASSED)
+    mine, other = (go(ledger, "review", run=run.run) for _ in "ab")
+    decide(mine, "accept", "it passed")
+    sign(decide(other, "reject", "loses German"))
+    mine.run()  # as the last word that is typed draws the page
+    sign(mine)
+    assert "was reviewed again while" in mine.error[0].value and "reject" in mine.error[0].value
+    assert [one.decision for one in ledger.reviews_of(run.run)] == ["reject"]
+    assert "review: reject by ada" in told(mine) and "loses German" in told(mine)
+    sign(mine)
+    assert [one.decision for one in ledger.reviews_of(run.run)] == ["reject", "accept"]
+    assert "review: accept by ada (unauthenticated)" in told(mine)
+
+
+def test_a_form_that_was_not_begun_knows_what_the_page_shows(go: Go, ledger: Ledger) -> None:
+    run = a_saved_run(ledger, PASSED)
+    at = go(ledger, "review", run=run.run)
+    sign(decide(go(ledger, "review", run=run.run), "reject", "loses German"))
+    at.run()
+    sign(decide(at, "more-data", "another corpus"))
+    assert [one.decision for one in ledger.reviews_of(run.run)] == ["reject", "more-data"]

@@ -19,7 +19,7 @@ from audit.dashboard.app import PAGES, page_file
 from audit.dashboard.parts import csv_text
 from audit.dashboard.rows import saved, sortable
 from audit.dashboard.store import ledger_argument
-from audit.dashboard.words import safe
+from audit.dashboard.words import copyable, safe
 from audit.report.wording import clean
 from tests.dashboard.made import HOSTILE
 from tests.report.made import HOSTILE as NAMES
@@ -40,6 +40,23 @@ def test_markdown_shows_strange_text_as_it_is(name: str) -> None:
     assert {element.tag for element in page.iter()} <= {"div", "p"}
     text = page.text_content().strip().replace("\u200b", "")
     assert re.sub(r"\s+", " ", text) == re.sub(r"\s+", " ", f"x {clean(name).strip()} x")
+
+
+@pytest.mark.parametrize("name", [
+    *NAMES, HOSTILE, "no https://u@h.example/a:b here", ":red[x] a:b", "`a:b``c:d`", "``:a", "a:`",
+    "/srv/x:/y.gguf",
+])  # fmt: skip
+def test_errors_are_copied_as_they_are(name: str) -> None:
+    """No space without width is in an address or a path that someone may paste elsewhere."""
+    page = shown(copyable(name))
+    assert {element.tag for element in page.iter()} <= {"div", "p", "code"}
+    text = page.text_content().strip()
+    assert text.split() == f"x {clean(name)} x".split()
+
+
+def test_line_breaks_have_a_sign_and_other_controls_stay_escaped() -> None:
+    assert clean("a\nb\r\nc") == "a↵b↵c"
+    assert clean("a\rb\x1b[2J\u2028\t") == r"a\u000db\u001b[2J\u2028\u0009"
 
 
 @given(hostile)
@@ -63,7 +80,10 @@ def test_numbers_as_text_sort_as_numbers() -> None:
 
 
 def test_saved_is_the_share_of_bytes_done_without() -> None:
-    assert [saved(25, 100), saved(100, 100), saved(200, 100)] == ["75 %", "0 %", "-100 %"]
+    assert [saved(25, 100), saved(100, 100)] == ["75 %", "0 %"]
+    assert [saved(n, 100) for n in (103, 199, 200, 350)] == [
+        "none: 3 % larger", "none: 99 % larger", "none: 2.0 × as large", "none: 3.5 × as large",
+    ]  # fmt: skip
     assert [saved(None, 100), saved(1, None), saved(1, 0)] == ["–", "–", "–"]
 
 

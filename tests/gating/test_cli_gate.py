@@ -417,7 +417,7 @@ def test_strange_names_reach_no_terminal(place: Path, tmp_path: Path) -> None:
     assert run("policy", "check", path).exit_code == 2
     path.write_text('name = "p"\n' + limit(measure="retention", minimum=0.9, reason="a\nb"))
     done = run("policy", "check", path)
-    assert done.exit_code == 0 and "a\\u000ab" in done.stdout
+    assert done.exit_code == 0 and "a↵b" in done.stdout
 
 
 def test_what_a_run_says_is_never_obeyed(place: Path, tmp_path: Path) -> None:

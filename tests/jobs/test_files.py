@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from pathlib import Path
 
@@ -81,6 +82,50 @@ def test_a_file_read_along_may_not_lead_out_either(served: Path, tmp_path: Path)
         with pytest.raises(BadUsageError, match=r"'tokenizer\.json', which belongs to"):
             ServedFiles(served).path(name)
     assert ServedFiles(served).path("a.gguf").is_file()
+
+
+@pytest.mark.parametrize(
+    ("link", "kept", "refused"),
+    [
+        ("out.gguf", ["a.gguf", "b.safetensors", "policy.toml"], []),
+        ("out.safetensors", ["a.gguf", "b.safetensors"], []),
+        ("split/m-00002-of-00003.gguf", ["split/m-00001-of-00002.gguf"], []),
+        ("config.json", ["ranks.txt", "policy.toml"], ["a.gguf", "b.safetensors"]),
+        ("x.safetensors.index.json", ["a.gguf", "policy.toml"], ["b.safetensors"]),
+        ("split/w.safetensors", ["split/m-00001-of-00002.gguf"], ["split/m.safetensors.index.json",
+                                                                  "split/l.safetensors"]),
+        ("model/out.gguf", ["model/model.safetensors"], ["model"]),
+    ],
+)  # fmt: skip
+def test_a_link_that_leads_out_concerns_only_who_reads_it(
+    served: Path, tmp_path: Path, link: str, kept: list[str], refused: list[str]
+) -> None:
+    (served / "split" / "l.safetensors").write_text("x")
+    index = {"weight_map": {"a": "l.safetensors", "b": "w.safetensors"}}
+    (served / "split" / "m.safetensors.index.json").write_text(json.dumps(index))
+    (served / link).symlink_to(tmp_path / SECRET)
+    files = ServedFiles(served)
+    kinds = {one.name: one.kind for one in files.listing()}
+    for name in kept:
+        assert files.path(name, kinds[name]).exists()
+    for name in refused:
+        with pytest.raises(BadUsageError, match=re.escape(repr(Path(link).name))):
+            files.path(name)
+
+
+def test_traces_that_are_looked_for_are_checked_too(served: Path, tmp_path: Path) -> None:
+    (served / "out.trace.safetensors").symlink_to(tmp_path / SECRET)
+    (served / "model" / "traces").symlink_to(tmp_path / "outside")
+    files = ServedFiles(served)
+    for name, told in (("a.gguf", "out.trace"), ("model/model.safetensors", "traces")):
+        assert files.path(name).exists()
+        with pytest.raises(BadUsageError, match=told):
+            files.path(name, finds_traces=True)
+    traces = served / "deep" / "er" / "traces"
+    assert files.path("deep/er/traces", "trace") == traces
+    (traces / "y.trace.safetensors").symlink_to(tmp_path / SECRET)
+    with pytest.raises(BadUsageError, match=r"y\.trace"):
+        files.path("deep/er/traces", "trace")
 
 
 def test_what_is_not_there(served: Path) -> None:
@@ -180,3 +225,19 @@ def test_the_command_line_of_a_request() -> None:
     assert (params["head"], params["policy"], params["kl"]) == ("mtp", Path("/p"), True)
     assert params["as_json"] and params["ledger_at"] == "/l" and not params["no_record"]
     assert wanted.title == "c, d, t against r"
+
+
+def test_errors_name_files_without_the_folders_of_the_server() -> None:
+    from audit.jobs import JobRequest
+
+    wanted = JobRequest(
+        id="i", created="", ledger="/l", ref="/srv/heads/model", cands=("/l/jobs/1/files/c.gguf",)
+    )
+    for text, short in (
+        ("/l/jobs/1/files/c.gguf is empty", "c.gguf is empty"),
+        ("is empty [/l/jobs/1/files/c.gguf]", "is empty [c.gguf]"),
+        ("/srv/heads/model/config.json is cut", "model/config.json is cut"),
+        ("missing in /l/jobs/1/files: x", "missing in its folder: x"),
+        ("nothing of the kind", "nothing of the kind"),
+    ):
+        assert wanted.without_folders(text) == short

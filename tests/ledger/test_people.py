@@ -229,3 +229,15 @@ def test_what_was_changed_is_not_believed(
     ledger.index.write(lambda connection: connection.execute(text(statement)))
     with pytest.raises(UnreadableError, match="was changed after it was written"):
         getattr(ledger, read)(*(() if read == "all_waivers" else (run.run,)))
+
+
+def test_a_review_that_came_since_is_told(ledger: Ledger, run: Run) -> None:
+    """Only where the reviewer says what was seen, and inside the writing itself."""
+    first = ledger.add_review(a_review(run, decision="reject"), seen=())
+    later = {"decision": "more-data", "created": "2026-03-01T00:00:01Z"}
+    with pytest.raises(MismatchError, match="reviewed again while the review was written: reject"):
+        ledger.add_review(a_review(run, **later), seen=())
+    assert ledger.reviews_of(run.run) == [first]
+    second = ledger.add_review(a_review(run, **later), seen=(first.id,))
+    third = ledger.add_review(a_review(run, decision="reject", created="2026-03-01T00:00:02Z"))
+    assert ledger.reviews_of(run.run) == [first, second, third]

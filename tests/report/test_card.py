@@ -78,5 +78,5 @@ def test_a_text_is_that_text(text: str) -> None:
 def test_names_do_not_leave_their_place() -> None:
     text = render_card(report_of(run(candidate("a\n```\n# x: y"))))
     (block,) = blocks(text)
-    assert block["model-index"][0]["name"] == "a\\u000a```\\u000a# x: y"
+    assert block["model-index"][0]["name"] == "a↵```↵# x: y"
     assert github(text).tags.isdisjoint({"h1"})

@@ -29,9 +29,10 @@ VIEWS = (_EVIDENCE, _CORPORA, _SPREAD, _CHECKS, _DECISIONS, _ORIGIN)
 def _page() -> None:
     recorded, chosen = address.asked_head()
     run, away = address.with_standing_gate(recorded)
-    said, judged = ([], []) if away else _said(run.run)
+    recalled = None if away else _said(run.run)
+    said = recalled[0] if recalled else None
     place = [one.head.sha256 for one in run.candidates].index(chosen.head.sha256)
-    report = report_of(run, reviews=said)
+    report = report_of(run, reviews=said or ())
     told, candidate = report.candidates[place], run.candidates[place]
     parts.heading(
         told.name,
@@ -41,8 +42,8 @@ def _page() -> None:
     if away:
         states.database_away(away, "Reviews and later judgements")
     parts.identity(run, candidate)
-    mine = [one for one in said if one.head_sha256 == candidate.head.sha256]
-    parts.verdict_strip(told, _state(mine))
+    mine = [one for one in said or () if one.head_sha256 == candidate.head.sha256]
+    parts.verdict_strip(told, None if away else mine)
     _warnings(report, told)
     _ways_on(run, candidate, recorded, said)
     views = dict(zip(VIEWS, _tabs(), strict=True))
@@ -61,7 +62,7 @@ def _page() -> None:
             _checks(report)
     with views[_DECISIONS] as tab:
         if tab.open:
-            _decisions(run, judged, said)
+            _decisions(run, recalled)
     with views[_ORIGIN] as tab:
         if tab.open:
             parts.show_table(Table(("what", "value"), report.provenance), "provenance", 30)
@@ -75,14 +76,6 @@ def _tabs() -> Sequence[Any]:
 def _said(run_id: str) -> tuple[list[Review], list[Judgement]]:
     with states.guarded():
         return store.reviews(run_id), store.judgements(run_id)
-
-
-def _state(mine: Sequence[Review]) -> str:
-    if not mine:
-        return "waits for a review"
-    newest = mine[-1]
-    vouched = "" if newest.authenticated else " (unauthenticated)"
-    return f"review: {newest.decision} by {clean(newest.reviewer)}{vouched}"
 
 
 def _warnings(report: Report, told: Judged) -> None:
@@ -103,7 +96,7 @@ def _warnings(report: Report, told: Judged) -> None:
         parts.sentences(told.predictions)
 
 
-def _ways_on(run: Run, candidate: Candidate, recorded: Run, said: Sequence[Review]) -> None:
+def _ways_on(run: Run, candidate: Candidate, recorded: Run, said: Sequence[Review] | None) -> None:
     query = address.head_query(run.run, candidate.head.sha256)
     with st.container(horizontal=True):
         st.page_link(
@@ -197,12 +190,17 @@ def _checks(report: Report) -> None:
     parts.lines(report.findings)
 
 
-def _decisions(run: Run, judged: Sequence[Judgement], said: Sequence[Review]) -> None:
+def _decisions(run: Run, known: tuple[list[Review], list[Judgement]] | None) -> None:
+    """All that was said of the run, the newest first."""
+    if known is None:
+        st.text("What was decided is in the database, which can not be read now.")
+        return
+    said, judged = known
     names = {one.head.sha256: one.head.name for one in run.candidates}
     for title, header, rows, none in (
-        ("What the gate said", history.JUDGEMENTS, history.judgement_rows(judged, names),
+        ("What the gate said", history.JUDGEMENTS, history.judgement_rows(judged, names)[::-1],
          f"No policy was held against this run: audit gate {run.run} --policy FILE does."),
-        ("What people decided", history.REVIEWS, history.review_rows(said, names),
+        ("What people decided", history.REVIEWS, history.review_rows(said, names)[::-1],
          "Nobody decided yet."),
     ):  # fmt: skip
         st.subheader(title, anchor=False)

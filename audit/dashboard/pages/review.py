@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Literal
 
@@ -10,7 +11,7 @@ import streamlit as st
 
 from audit.dashboard import address, parts, serving, states, store
 from audit.dashboard.app import page_file
-from audit.dashboard.words import safe
+from audit.dashboard.words import copyable, safe
 from audit.errors import AuditError
 from audit.ledger import in_force, limits_to_waive
 from audit.ledger.signing import Decided, sign
@@ -31,7 +32,17 @@ _MOST_REVIEWS = 20
 _NEW = ""
 """Choice of a waiver that is yet to be written."""
 _TOLD = "review-told"
+_SEEN = "review-seen"
 _REASON_LENGTH = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a reviewer knew of one head."""
+
+    answers: Sequence[GateResult]
+    reviews: Sequence[str]
+    """Their ids."""
 
 
 def _page() -> None:
@@ -48,18 +59,14 @@ def _page() -> None:
     parts.heading(f"Review of {told.name}", f"against {clean(run.reference.name)} · run {run.run}")
     parts.identity(run, chosen)
     mine = [one for one in said if one.head_sha256 == chosen.head.sha256]
-    parts.verdict_strip(told, _state(mine))
+    parts.verdict_strip(told, mine)
     st.page_link(
         page_file("head"), label="The evidence: Head", icon=":material/query_stats:",
         query_params=address.head_query(run.run, chosen.head.sha256),
     )  # fmt: skip
     _tell_result()
-    _form(run, chosen, answers, waivers)
+    _form(run, chosen, Seen(answers, tuple(one.id for one in mine)), waivers)
     _history(run, said, waivers)
-
-
-def _state(mine: Sequence[Review]) -> str:
-    return f"reviews so far: {len(mine)}" if mine else "waits for a review"
 
 
 def _tell_result() -> None:
@@ -67,15 +74,14 @@ def _tell_result() -> None:
     result = st.session_state.pop(_TOLD, None)
     if isinstance(result, AuditError):
         # Its hint names options of the command line; here the fields below say the same.
-        st.error(f"**Not recorded:** {safe(result.message)}", icon=":material/error:")
+        st.error(f"**Not recorded:** {copyable(result.message)}", icon=":material/error:")
     elif result:
         st.success(safe(result), icon=":material/check_circle:")
 
 
-def _form(
-    run: Run, candidate: Candidate, answers: Sequence[GateResult], waivers: Sequence[Waiver]
-) -> None:
+def _form(run: Run, candidate: Candidate, current: Seen, waivers: Sequence[Waiver]) -> None:
     key = f"{run.run}-{candidate.head.sha256}"
+    seen = _seen(current, key)
     st.subheader("Decision", anchor=False)
     try:
         signer = serving.signer()
@@ -92,13 +98,24 @@ def _form(
             placeholder="why, for whoever has to defend this decision later",
         )  # fmt: skip
         if decision == "accept":
-            _ask_waivers(candidate, answers, waivers, key)
+            _ask_waivers(candidate, seen.answers, waivers, key)
         _signature(signer)
         st.button(
             "Sign", type="primary", icon=":material/draw:", disabled=decision is None,
             help=None if decision else "choose a decision first", on_click=_sign,
-            args=(run, candidate, answers, key),
+            args=(run, candidate, seen, key),
         )  # fmt: skip
+
+
+def _seen(current: Seen, key: str) -> Seen:
+    """What was on the page when the form was begun. A page drawn anew does not change it: the last
+    word that is typed draws the page a moment before the click, and nobody looks then."""
+    typed, name = st.session_state, f"{_SEEN}-{key}"
+    begun = typed.get(f"decision-{key}") or typed.get(f"reason-{key}")
+    if not begun or name not in typed:
+        typed[name] = current
+    found: Seen = typed[name]
+    return found
 
 
 def _signature(signer: serving.Signer) -> None:
@@ -158,17 +175,19 @@ def _waiver_label(waiver: Waiver) -> str:
     return clean(f"{waiver.id[:12]} by {waiver.who} until {waiver.expires}: {waiver.reason}")
 
 
-def _sign(run: Run, candidate: Candidate, seen: Sequence[GateResult], key: str) -> None:
+def _sign(run: Run, candidate: Candidate, seen: Seen, key: str) -> None:
     """Runs before the page is drawn again.
 
     What was typed is taken from the widgets themselves: a click may come with the last words,
     before the page was drawn with them.
 
     Args:
-        seen: the gate's answers that were on the page when the button was clicked.
+        seen: what was on the page when the form was begun; when this was refused, what is now.
     """
+    st.session_state.pop(f"{_SEEN}-{key}", None)
     try:
-        saved = sign(store.open_here(), run, _said(candidate, seen, key), seen)
+        said = _said(candidate, seen.answers, key)
+        saved = sign(store.open_here(), run, said, seen.answers, seen.reviews)
     except AuditError as error:
         st.session_state[_TOLD] = error
         return

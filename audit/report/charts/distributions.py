@@ -52,7 +52,7 @@ def kl_spread(positions: Frame) -> Drawing:
             told = f", {small:.1f} % of positions under a millionth" if small else ""
             parts.append(f"{word}: median {middle:.2g} nats, 99 % below {tail:.2g}{told}")
     if not curves:
-        return nothing(name, title, "KL was not measured; `audit compare --kl` does")
+        return nothing(name, title, "KL was not measured; audit compare --kl measures it")
     frame = pd.concat(curves, ignore_index=True)
     title = f"Half of the positions ({word}) have a KL above {middle:.2g} nats"
     decades = _decades(frame["kl"])
