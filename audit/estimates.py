@@ -169,8 +169,8 @@ def _interval(
 
 def _binomial(events: str, of: str, sample: Sample, how: Resampling) -> Interval:
     """Of one count among another; copies of a text are not more evidence."""
-    seen, all_ = (float(sample.total[count_at(name)]) / sample.copies for name in (events, of))
-    return binomial_interval(seen, all_, how.level)
+    seen, tried = (float(sample.total[count_at(name)]) / sample.copies for name in (events, of))
+    return binomial_interval(seen, tried, how.level)
 
 
 def _retention_bound(sample: Sample, how: Resampling, value: float) -> Interval:
