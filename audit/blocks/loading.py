@@ -23,11 +23,12 @@ from audit.blocks.presence import check_present
 from audit.blocks.unread import unread_tensors
 from audit.errors import MismatchError, NotFoundError
 from audit.files import Container
+from audit.files.depth import layer_numbers
 from audit.files.made import made_by_forge
 from audit.heads import names
 from audit.heads.head import Head
 from audit.heads.identity import head_hash
-from audit.heads.lm import lm_head
+from audit.heads.lm import container_rules, lm_head
 from audit.heads.options import HeadOptions
 from audit.records import HeadRecord
 
@@ -213,6 +214,16 @@ def _check_borrowing(container: Container, name: HeadName, block_options: BlockO
 
 def _no_head(container: Container, name: HeadName, why: str) -> NotFoundError:
     """The error of a block that has no projection, with what would give it one."""
+    if name.kind != "eagle3" and 0 in layer_numbers(container):
+        untied = container_rules(container).tied is False
+        lost = " though the configuration says that embeddings are not tied" if untied else ""
+        return NotFoundError(
+            f"this model lacks {names.LM_HEAD[container.format][0]}{lost}",
+            hint="export it whole, or correct tie_word_embeddings; or --verifier MODEL for the "
+            "model whose head it uses",
+            where=container.path,
+            code="HEAD_ABSENT",
+        )
     made = made_by_forge(container.metadata) or {}
     whole = f"cut {made.get('reference')} itself, which holds the projection"
     if name.kind == "eagle3":

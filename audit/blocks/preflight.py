@@ -49,7 +49,7 @@ def check_container(container: Container) -> Found:
             f"the configuration declares {declared} MTP layer(s), and the file holds none of their "
             "tensors: many tools drop them on saving",
         )
-    if parts and not declared:
+    if parts and not declared and _has_configuration(container):
         yield (
             "MTP_PRESENT_UNDECLARED",
             "note",
@@ -66,6 +66,14 @@ def check_container(container: Container) -> Found:
             f"a hyper-connection mixer ({some(mixer.tensors)}, as {mixer.dialect} spells it) makes "
             "one state of several before the norm: states must be taken after it",
         )
+
+
+def _has_configuration(container: Container) -> bool:
+    """A bare head's file has none that could declare anything."""
+    if container.format != "gguf":
+        return container.config is not None
+    arch = container.metadata.get("general.architecture")
+    return any(key.startswith(f"{arch}.") for key in container.metadata)
 
 
 def _types(container: Container, parts: list[str]) -> Found:

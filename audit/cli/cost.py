@@ -53,11 +53,15 @@ Examples:
     help="Draft slots K per round.",
 )  # fmt: skip
 @click.option(
-    "--context", type=click.IntRange(min=0), default=0, show_default=True,
+    "--context", type=click.IntRange(0, 2**40), default=0, show_default=True,
     help="Tokens in each user's KV cache.",
 )  # fmt: skip
 @click.option(
-    "--users", type=click.IntRange(min=1), default=1, show_default=True, help="Served at once."
+    "--users",
+    type=click.IntRange(1, 2**20),
+    default=1,
+    show_default=True,
+    help="Served at once.",
 )
 @click.option(
     "--acceptance", type=float, multiple=True,

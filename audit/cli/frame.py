@@ -36,7 +36,7 @@ USAGE, INTERNAL, INTERRUPTED, NO_READER = 2, 70, 130, 141
 
 
 class _Above(click.FloatRange):
-    """A number above 0 that is one: click takes NaN and infinity for floats."""
+    """A number within bounds, and one at all: click takes NaN for a float in any range."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         number = float(super().convert(value, param, ctx))
@@ -45,7 +45,9 @@ class _Above(click.FloatRange):
         return number
 
 
-ABOVE = _Above(min=0, min_open=True)
+ABOVE = _Above(min=1e-9, max=1e9)
+"""Milliseconds, GB/s or TFLOPS: so wide that no device is left out, so narrow that products and
+quotients of them stay numbers."""
 SEED = click.IntRange(0, 2**63 - 1)
 RESAMPLES = click.IntRange(100, 1_000_000)
 _Command = TypeVar("_Command", bound=Callable[..., Any])

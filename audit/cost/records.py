@@ -9,6 +9,8 @@ from pydantic import Field
 from audit.records.base import Record, Register
 
 COST_SCHEMA = 1
+_Speed = Annotated[float, Field(ge=1e-9, le=1e9)]
+"""Tokens per second: beyond these no engine is, and quotients would be no numbers."""
 
 
 class HeadCost(Record):
@@ -98,9 +100,9 @@ class Measurement(Record):
     """What an engine measured, with the head and without."""
 
     head: str
-    tokens_per_second: Annotated[float, Field(gt=0)]
-    plain_tokens_per_second: Annotated[float, Field(gt=0)]
-    runs: Annotated[int, Field(ge=1)]
+    tokens_per_second: _Speed
+    plain_tokens_per_second: _Speed
+    runs: Annotated[int, Field(ge=1, le=2**40)]
     engine: str | None = None
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gguf
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers.modeling_layers import MtpModel
 
 from audit.blocks import BlockOptions, heads_in, load_block_head
@@ -332,6 +333,22 @@ def test_present_and_undeclared(tmp_path):
     folder, _ = qwen(tmp_path, declared=None)
     codes = [code for code, _, _ in check_container(open_container(folder))]
     assert "MTP_PRESENT_UNDECLARED" in codes
+    # A bare block has no configuration that could fail to declare it.
+    (folder / "config.json").unlink()
+    codes = [code for code, _, _ in check_container(open_container(folder))]
+    assert "MTP_PRESENT_UNDECLARED" not in codes
+
+
+def test_a_whole_model_without_its_head_is_no_draft(tmp_path):
+    folder, _ = qwen(tmp_path, lm_head__weight=None)
+    with pytest.raises(NotFoundError, match=r"this model lacks lm_head\.weight though .* not tied"):
+        load(folder)
+    bare = {name: value for name, value in load_file(folder / "model.safetensors").items()
+            if name.startswith("mtp.")}  # fmt: skip
+    (folder / "model.safetensors").unlink()
+    save_file(bare, folder / "model.safetensors")
+    with pytest.raises(NotFoundError, match="this draft holds no head of its own"):
+        load(folder)
 
 
 def test_trace_of_single_rows_has_no_next_tokens(tmp_path):

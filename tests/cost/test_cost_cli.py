@@ -178,9 +178,36 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "is no type" in _refused("--plan", "100:prune:0.5")["message"]
     for args in (("--slots", 0), ("--bandwidth", "inf"), ("--verify-ms", "nan")):
         assert _run("cost", MODEL, *args).exit_code == 2
+    bench.write_text("head,tokens_per_second,plain_tokens_per_second,runs\nmodel,1e300,1e-300,1\n")
+    assert "tokens_per_second" in _refused("--measured", bench)["message"]
     chain = tmp_path / "chain.json"
     chain.write_text("{}")
     assert "no document of audit chain" in _refused("--chain", chain)["message"]
+
+
+@pytest.mark.parametrize("option", ["--bandwidth", "--tflops", "--draft-ms", "--verify-ms"])
+@pytest.mark.parametrize("value", ["1e308", "1e-300", "0", "-1"])
+def test_numbers_that_would_overflow_are_refused(option: str, value: str) -> None:
+    done = _run("cost", MODEL, "--head", "mtp", option, value)
+    assert done.exit_code == 2, done.output
+    assert "is not in the range" in done.output
+
+
+@pytest.mark.parametrize("option", ["--context", "--users"])
+def test_loads_are_bounded(option: str) -> None:
+    done = _run("cost", MODEL, "--head", "mtp", "--bandwidth", 1, option, "9" * 330)
+    assert done.exit_code == 2, done.output
+    assert "is not in the range" in done.output
+
+
+@pytest.mark.parametrize("bandwidth", [1e-9, 1e9])
+def test_the_ends_of_every_range_give_numbers(bandwidth: float) -> None:
+    found = _cost(
+        "--acceptance", 0.6, "--slots", 4, "--bandwidth", bandwidth, "--tflops", 1e-9,
+        "--context", 2**40, "--users", 2**20, "--draft-ms", 1e9, "--plain-ms", 1e-9,
+    )  # fmt: skip
+    (worth,) = found["scenarios"][0]["worth"]
+    assert worth["tokens_per_second"] > 0 and "never pays" in worth["reason"]
 
 
 def test_configurations_tell_experts_and_caches() -> None:

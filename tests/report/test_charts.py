@@ -339,5 +339,9 @@ def test_where_a_head_pays() -> None:
     assert any("never a measured speed" in note for note in drawn.notes)
     good = charts.margin_to_break_even(candidate(estimates=found[:1]))
     assert good.title == "In the model cand.gguf pays on every text, by least on code"
-    none = charts.margin_to_break_even(candidate(estimates=[estimate("break_even_margin", None)]))
+    none = charts.margin_to_break_even(candidate(estimates=[estimate("retention", 0.9)]))
     assert none.chart is None and "audit cost" in none.reason
+    why = "it never pays: a round costs 4.50 plain steps, more than it can yield"
+    lost = [estimate("break_even_margin", None, corpus=name, reason=why) for name in spans]
+    never = charts.margin_to_break_even(candidate(estimates=lost))
+    assert never.chart is None and never.reason == why and why in never.alternative

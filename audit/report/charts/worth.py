@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import altair as alt
 import pandas as pd
 
@@ -38,14 +40,20 @@ def margin_to_break_even(candidate: Candidate) -> Drawing:
     rows = finite_rows([_row(e) for e in by_corpus], ("x",), _COLUMNS)
     rows = rows.sort_values("x", kind="stable").reset_index(drop=True)
     if rows.empty:
-        return nothing(
-            _NAME, f"Whether {name} pays", "no cost was given; see: audit cost, compare --cost"
-        )
+        return nothing(_NAME, f"Whether {name} pays", _why_nothing(by_corpus))
     title = _title(name, rows)
     told = "; ".join(f"{row['row']} {row['told']}" for _, row in rows.iterrows())
     height = _ROW_HEIGHT * rows["row"].nunique() + _FRAME
     data = rows.drop(columns=["colour"]).rename(columns={"x": "value"})
     return drawing(_NAME, title, _layers(rows), f"{title}. {told}.", data, [_MODEL], height)
+
+
+def _why_nothing(found: Sequence[Estimate]) -> str:
+    """What the margins that have no value say of it; another thing than no margins at all."""
+    if not found:
+        return "no cost was given; see: audit cost, compare --cost"
+    reasons = dict.fromkeys(wording.clean(e.reason) for e in found if e.reason)
+    return "; ".join(reasons) or "the margins given have no values"
 
 
 def _row(estimate: Estimate) -> dict[str, object]:
