@@ -70,13 +70,8 @@ def _of_scenario(one: Scenario, names: Sequence[str]) -> Iterator[str]:
         if name not in names or len(shares) != slots or not falling or not _shares_hold(shares):
             yield f"{name}: its shares are not {slots} from 1 falling to 0"
     for worth in one.worth:
-<<<<<<< HEAD
-        shares = one.shares.get(worth.head, ()) if names.count(worth.head) == 1 else ()
-        if shares and not _close(worth.tokens_per_round, tokens_per_round(shares)):
-=======
         known = one.shares.get(worth.head) if names.count(worth.head) == 1 else None
         if known and not _close(worth.tokens_per_round, tokens_per_round(known)):
->>>>>>> mend-chain
             yield f"{worth.head}: tokens per round are not 1 + the sum of its shares"
         if known and not _close(worth.chain_acceptance, chain_acceptance(known)):
             yield f"{worth.head}: chain acceptance is not the mean of its shares"
