@@ -13,7 +13,8 @@ from pathlib import Path
 
 from audit.errors import BadUsageError
 from audit.jobs import JobRequest, ServedFiles, safe_name
-from audit.jobs.files import Kind, kind_of
+from audit.jobs.along import Kind
+from audit.jobs.files import kind_of
 from audit.report.wording import clean
 
 SAMPLE_MODEL, SAMPLE_TRACES, RELEASE = "sample:model", "sample:traces", "package:policy"
