@@ -21,7 +21,7 @@ _GATES = (ALL, "pass", "fail", "undecided", "none")
 _REVIEWS = {WAITING: False, REVIEWED: True, ALL: None}
 _PAGE = 50
 _COMPARED = 5
-_WIDTHS = {"head": 230, "predicted loss": 150, "measured loss": 105, "review": 110}
+_WIDTHS = {"head": 190, "predicted loss": 110, "measured loss": 105, "review": 105}
 
 
 def _page() -> None:
