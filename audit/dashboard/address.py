@@ -59,6 +59,17 @@ def asked_head() -> tuple[Run, Candidate]:
     return run, find_candidate(run, picked)
 
 
+def tell_names(*known: str) -> None:
+    """Say which parameters of the address this page has no use for.
+
+    Args:
+        known: all that it has; none where it takes no parameters.
+    """
+    for name in st.query_params:
+        if name not in known:
+            states.unknown_value("parameter", str(name), known or ("none",))
+
+
 def tell_unknown(options: Mapping[str, Sequence[str]]) -> None:
     """Say which values of the address mean nothing here. To be called before the widgets that
     would drop them, and where there is room for a sentence."""
@@ -104,6 +115,16 @@ def tell_no_number(names: Sequence[str]) -> None:
 def amount(name: str, label: str) -> float:
     """A number of zero or more that lives in the address."""
     return float(st.number_input(label, 0.0, _HUGE, 0.0, 0.5, key=name, bind="query-params"))
+
+
+def tell_no_page(name: str, pages: int) -> None:
+    """Say that the address asks for a page that the list does not have; before its widget."""
+    asked = st.query_params.get(name)
+    if asked is None or name in st.session_state:
+        return  # once the widget is there it is the one who asks
+    if not (asked.isdecimal() and 1 <= int(asked) <= pages):
+        fits = "1" if pages == 1 else f"a whole number from 1 to {pages}"
+        states.unknown_value(name, asked, [fits])
 
 
 def page_number(name: str, pages: int) -> int:

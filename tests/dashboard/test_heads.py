@@ -88,10 +88,38 @@ def test_an_unknown_value_in_the_address_is_told(
     assert len(rows(at)) == 5
 
 
-@pytest.mark.parametrize("page", ["x", "-1"])
-def test_a_page_that_is_no_number_is_told(go: Go, made_ledger: Made, page: str) -> None:
+@pytest.mark.parametrize("page", ["x", "-1", "0", "2", "1.5"])
+def test_a_page_that_is_not_there_is_told(go: Go, made_ledger: Made, page: str) -> None:
     at = go(made_ledger.ledger, "heads", page=page)
-    assert "a number from 0 on" in at.warning[0].value and len(rows(at)) == 5
+    (warning,) = at.warning
+    assert f"asks for page “{page}”" in warning.value and "possible: 1." in warning.value
+    assert len(rows(at)) == 5 and not go(made_ledger.ledger, "heads", page="1").warning
+
+
+@pytest.mark.parametrize(("page", "name", "known"), [
+    ("heads", "heads", "review, verdict"), ("compare", "heads", "head"), ("study", "run", "ref"),
+    ("new_audit", "run", "job"), ("methods", "run", "none"), ("head", "head", "run, cand, view"),
+    ("review", "head", "run, cand"), ("tokens", "head", "run, cand, outcome"),
+])  # fmt: skip
+def test_a_parameter_that_no_page_knows_is_told(
+    go: Go, made_ledger: Made, page: str, name: str, known: str
+) -> None:
+    (warning,) = go(made_ledger.ledger, page, **{name: "junk"}).warning
+    assert f"asks for parameter “{name}”" in warning.value
+    assert f"possible: {known}" in warning.value
+
+
+def test_a_job_that_is_not_there_is_told(go: Go, made_ledger: Made) -> None:
+    (warning,) = go(made_ledger.ledger, "new_audit", job="junk").warning
+    assert "asks for job “junk”" in warning.value and "none yet" in warning.value
+
+
+@pytest.mark.parametrize("page", ["0", "-5", "99", "x"])
+def test_a_page_of_flips_that_is_not_there_is_told(go: Go, made_ledger: Made, page: str) -> None:
+    at = go(made_ledger.ledger, "tokens", **made_ledger.head("judged", "1"), page=page)
+    (warning,) = at.warning
+    assert f"asks for page “{page}”" in warning.value
+    assert "a whole number from 1 to" in warning.value
 
 
 def test_a_filter_that_nothing_fits_says_which(go: Go, made_ledger: Made) -> None:

@@ -28,6 +28,7 @@ def _page() -> None:
     parts.heading(
         "Compare", "Two to five heads on the same positions; the first one picked is the measure."
     )
+    address.tell_names(_HEAD)
     with states.guarded():
         known = store.runs(RunFilter(limit=_OFFERED))
     if not known.runs:

@@ -27,6 +27,7 @@ VIEWS = (_EVIDENCE, _CORPORA, _SPREAD, _CHECKS, _DECISIONS, _ORIGIN)
 
 
 def _page() -> None:
+    address.tell_names(address.RUN, address.HEAD, "view")
     recorded, chosen = address.asked_head()
     run, away = address.with_standing_gate(recorded)
     recalled = None if away else _said(run.run)

@@ -21,11 +21,12 @@ _GATES = (ALL, "pass", "fail", "undecided", "none")
 _REVIEWS = {WAITING: False, REVIEWED: True, ALL: None}
 _PAGE = 50
 _COMPARED = 5
-_WIDTHS = {"head": 230, "predicted loss": 150, "measured loss": 105, "review": 110}
+_WIDTHS = {"head": 190, "predicted loss": 110, "measured loss": 105, "review": 105}
 
 
 def _page() -> None:
     parts.heading("Heads", "What waits for a decision, the newest first.")
+    address.tell_names("review", "verdict", "gate", "head", "reference", "page")
     with states.guarded():
         whole = store.runs(RunFilter(limit=1))
     states.unreadable_runs(whole.unreadable)
@@ -33,7 +34,6 @@ def _page() -> None:
         states.no_runs(store.open_here())
     _counts(whole)
     address.tell_unknown({"review": tuple(_REVIEWS), "verdict": _VERDICTS, "gate": _GATES})
-    address.tell_no_number(["page"])
     columns = st.columns([2.2, 1.4, 1.4, 1.8, 1.8, 1], vertical_alignment="bottom")
     wanted, reference = _filters(columns[:5])
     _list(wanted, reference, columns[5])
@@ -81,8 +81,10 @@ def _list(wanted: Wanted, reference: str | None, place: Any) -> None:
         if not matching:
             states.no_match(_nothing(wanted, reference), "heads")
             return
+        pages = -(-matching // _PAGE)
+        address.tell_no_page("page", pages)
         with place:
-            page = address.page_number("page", -(-matching // _PAGE))
+            page = address.page_number("page", pages)
         found = store.runs(replace(how, limit=_PAGE, offset=_PAGE * (page - 1)))
     members = listed(found.runs, wanted)
     st.caption(

@@ -14,7 +14,7 @@ from audit.catalogue import (
     better_when_lower,
     possible_range,
 )
-from audit.dashboard import parts
+from audit.dashboard import address, parts
 from audit.dashboard.words import safe
 from audit.report import wording
 from audit.report.tables import SHOWN, Table
@@ -33,6 +33,7 @@ def _page() -> None:
     parts.heading(
         "Methods", f"What each number means, from the catalogue of measures, {MEASURES_VERSION}."
     )
+    address.tell_names()
     st.markdown(
         "Pooled over positions is the headline; the mean over sequences (*macro*) stands beside "
         "it. Intervals resample whole sequences, since the positions of one text are not "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.dashboard import choosing, parts, serving, states, store
+from audit.dashboard import address, choosing, parts, serving, states, store
 from audit.dashboard.app import page_file
 from audit.dashboard.choosing import Asked, Choice
 from audit.dashboard.jobs import earlier_table, job_card
@@ -29,9 +29,11 @@ _EARLIER = 10
 
 def _page() -> None:
     parts.heading("New audit", "What did a cut cost? The same as audit compare, in the background.")
+    address.tell_names(_WATCHED)
     with states.guarded():
         queue = JobQueue(jobs_folder(store.open_here()))
         jobs = _look(queue)
+    _tell_unknown(jobs)
     _follow(jobs)
     busy = any(job.is_open for job in jobs)
     if jobs:
@@ -43,6 +45,12 @@ def _look(queue: JobQueue) -> list[Job]:
     """All jobs; one that nobody works at any more gets a worker."""
     queue.wake()
     return queue.jobs()
+
+
+def _tell_unknown(jobs: Sequence[Job]) -> None:
+    asked, known = st.query_params.get(_WATCHED), [job.id for job in jobs]
+    if asked is not None and asked not in known:
+        states.unknown_value(_WATCHED, asked, known[:_EARLIER] or ["none yet"])
 
 
 def _open_ids(jobs: Sequence[Job]) -> list[str]:

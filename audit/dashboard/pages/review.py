@@ -46,6 +46,7 @@ class Seen:
 
 
 def _page() -> None:
+    address.tell_names(address.RUN, address.HEAD)
     recorded, chosen = address.asked_head()
     run, away = address.with_standing_gate(recorded)
     if away:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.calibration import Calibration
-from audit.dashboard import parts, states, store
+from audit.dashboard import address, parts, states, store
 from audit.errors import AuditError
 from audit.ledger import RunFilter
 from audit.report import charts
@@ -19,6 +19,7 @@ _LOOKED_AT = 200
 
 def _page() -> None:
     parts.heading("Study", "Yardsticks: what known cuts of a reference cost.")
+    address.tell_names(_REFERENCE)
     with states.guarded():
         studied = store.studied()
     if not studied:

@@ -24,6 +24,7 @@ _DOWNLOADED = 100_000
 
 
 def _page() -> None:
+    address.tell_names(address.RUN, address.HEAD, "outcome", "corpus", "class", "margin", "page")
     run, candidate = address.asked_head()
     head = candidate.head
     parts.heading(f"Where {clean(head.name)} hurts", f"run {run.run} · {clean(head.sha256[:12])}")
@@ -54,7 +55,7 @@ def _flips(
     corpora = [ALL, *(trace.info.corpus for trace in run.traces)]
     classes = [ALL, *flips.classes_of(found)]
     address.tell_unknown({"outcome": list(OUTCOMES), "corpus": corpora, "class": classes})
-    address.tell_no_number(["margin", "page"])
+    address.tell_no_number(["margin"])
     columns = st.columns([1.6, 1.6, 1.6, 1.6, 1], vertical_alignment="bottom")
     wanted = _filters(corpora, classes, columns)
     shown = flips.filtered(found, wanted)
@@ -62,6 +63,7 @@ def _flips(
         states.no_match(f"No flip fits these filters; there are {len(found):,} flips.", "heads")
         return
     pages = -(-len(shown) // _PAGE)
+    address.tell_no_page("page", pages)
     with columns[4]:
         number = address.page_number("page", pages)
     page = shown.iloc[_PAGE * (number - 1) : _PAGE * number]
