@@ -373,13 +373,13 @@ def test_every_code_of_a_finding_is_one_that_a_policy_may_name() -> None:
     written = {code for text in texts.values() for code in re.findall(r'"([A-Z][A-Z0-9_]+)"', text)}
     made = {
         keyword.value.value
-        for text in texts.values()
+        for path, text in texts.items()
+        if "dumps" not in path.parts  # told when a trace is made, not in a run
         for call in ast.walk(ast.parse(text))
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "Finding"
         for keyword in call.keywords
         if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
     }
-    of_dumps = {"ALIGNMENT_UNCHECKED", "LOGITS_16_BIT", "LOSS_MASK", "STAGE_NOT_AS_SAID"}
-    assert made - of_dumps <= set(FINDING_CODES) and len(made) > 8
+    assert made <= set(FINDING_CODES) and len(made) > 6
     for code in FINDING_CODES:
         assert code in written or any(f"{code}:" in text for text in texts.values()), code
