@@ -40,6 +40,20 @@ class Parts:
         lane = ref.lane
         return Running(head, ref.states, lane.oracle, ref.device, lane.oracle_estimate)
 
+    def tiles(self, lo: int, hi: int) -> list[Tile]:
+        """Each part's rows among target ids lo..hi-1, from one decoded tile of the reference."""
+        whole = self.ref.tile(lo, hi)
+        if len(self.running) == 1:
+            return [whole]
+        out = []
+        for part in self.running:
+            first, last = torch.searchsorted(part.ids, torch.tensor([lo, hi], device=part.device))
+            ids = part.ids[first:last]
+            at = torch.searchsorted(whole.ids, ids)
+            bias = None if whole.bias is None else whole.bias[at]
+            out.append(Tile(whole.weight.index_select(0, at), bias, ids))
+        return out
+
     def merge(self) -> None:
         """Give the reference and each trim the lane that its parts make together."""
         lanes = [part.lane for part in self.running]

@@ -99,7 +99,7 @@ class Pass:
             _check_finite(running, tiles)
 
     def _tile(self, lo: int, hi: int) -> None:
-        parts = [part.tile(lo, hi) for part in self.parts.running]
+        parts = self.parts.tiles(lo, hi)
         cand_tiles = {
             i: cand.tile(lo, hi)
             for i, cand in enumerate(self.cands)
