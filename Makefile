@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 WORKERS ?= 2
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-real test-study test-browser lint types bench clean
+.PHONY: demo test test-real test-study test-browser test-formats lint types bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +36,11 @@ test-real: $(VENV)/.gemma
 
 test-study: $(VENV)/.gemma
 	$(BIN)/python -m pytest -q -m study
+
+# Against the libraries that write packed formats (bitsandbytes, torchao), which nothing else needs.
+test-formats: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet -e ".[dev,formats]"
+	$(BIN)/python -m pytest -q tests/packed/test_against_libraries.py
 
 # Needs Chromium (apt-get install chromium, or AUDIT_CHROMIUM); without one these tests skip.
 test-browser: $(VENV)/.ready
