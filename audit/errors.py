@@ -7,7 +7,10 @@ such as MAP_MISSING, and a hint. Anything else that escapes is a bug and exits w
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class AuditError(Exception):
@@ -75,6 +78,13 @@ class MissingExtraError(AuditError):
     """An optional library that is not installed."""
 
     kind = "missing_extra"
+
+
+def first_wrong(error: ValidationError, whole: str) -> str:
+    """The first thing that pydantic found wrong, after its key; `whole` where it has none."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    return f"{key or whole}: {first['msg']}"
 
 
 def first_line(error: Exception) -> str:

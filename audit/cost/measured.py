@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from audit.cost.records import Measurement
-from audit.errors import NotFoundError, UnreadableError
+from audit.errors import NotFoundError, UnreadableError, first_wrong
 
 _MOST_BYTES = 1 << 20
 _HINT = "columns: head, tokens_per_second, plain_tokens_per_second, runs, and engine if you like"
@@ -38,10 +38,8 @@ def read_measured(path: Path) -> tuple[Measurement, ...]:
         lines = _objects(text) if text.lstrip()[:1] in ("[", "{") else _table(text)
         found = tuple(Measurement.model_validate(line) for line in lines)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
         raise UnreadableError(
-            f"the measurements can not be read: {key or 'a line'}: {first['msg']}",
+            f"the measurements can not be read: {first_wrong(error, 'a line')}",
             hint=_HINT,
             where=path,
         ) from error

@@ -11,51 +11,25 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from audit.chains.records import ChainHead, ChainResult
 from audit.cost.consistent import contradiction
 from audit.cost.records import COST_SCHEMA, CostResult
-from audit.errors import BadUsageError, MismatchError, NotFoundError, UnreadableError, first_line
+from audit.errors import BadUsageError, MismatchError
+from audit.figures import read_figures
 from audit.records import Candidate, Estimate, Register, Run
 from audit.words import some
 
-_MOST_BYTES = 1 << 26
 _LEVEL = 0.95
 _Place = tuple[str | None, Register | None]
 _MODEL = "a model on stated assumptions; the interval is that of acceptance"
 
 
 def read_cost(path: Path) -> CostResult:
-    """What `audit cost -o` wrote.
-
-    Raises:
-        NotFoundError: there is no such file.
-        UnreadableError: it is none of ours, of a newer version, or contradicts itself.
-    """
-    hint = "write it with `audit cost REF CAND ... -o FILE`"
-    if not path.is_file():
-        raise NotFoundError(f"there is no file {path}", hint=hint, where=path)
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UnreadableError("this file is too long for cost figures", hint=hint, where=path)
-        found = CostResult.model_validate_json(path.read_bytes())
-    except (ValidationError, OSError) as error:
-        raise UnreadableError(
-            f"this is no document of audit cost: {first_line(error)}", hint=hint, where=path
-        ) from error
-    if found.schema_version > COST_SCHEMA:
-        raise UnreadableError(
-            f"these cost figures have schema {found.schema_version}, this version reads up to "
-            f"{COST_SCHEMA}",
-            hint="install a newer head-audit",
-            where=path,
-        )
-    if wrong := contradiction(found):
-        raise UnreadableError(
-            f"these cost figures contradict themselves: {wrong}", hint=hint, where=path
-        )
-    return found
+    """What `audit cost -o` wrote. Raises as `read_figures` does."""
+    return read_figures(
+        path, CostResult, "cost", "write it with `audit cost REF CAND ... -o FILE`",
+        lambda found: found.schema_version, COST_SCHEMA, contradiction,
+    )  # fmt: skip
 
 
 def with_figures(run: Run, chain: ChainResult | None, cost: CostResult | None) -> Run:

@@ -133,6 +133,17 @@ def show_table(table: Table, key: str, most: int = _MOST) -> None:
     )
 
 
+def titled_table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], none: str
+) -> None:
+    """A table under its title, or what is said where it would be empty."""
+    st.subheader(title, anchor=False)
+    if rows:
+        show_table(Table(tuple(header), tuple(map(tuple, rows))), title)
+    else:
+        st.text(none)
+
+
 def open_table(
     frame: pd.DataFrame,
     key: str,

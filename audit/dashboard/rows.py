@@ -9,6 +9,8 @@ import pandas as pd
 
 from audit.dashboard.store import Facts, Loss
 from audit.ledger import CandidateRow, RunRow
+from audit.prediction import Prediction
+from audit.records import Estimate
 from audit.report import wording
 from audit.report.wording import clean
 
@@ -60,7 +62,9 @@ def head_frame(
             (
                 clean(one.name), one.verdict, one.gate or NOT_JUDGED,
                 wording.number("retention", one.worst_retention), _interval(one),
-                clean(one.worst_corpus or "–"), _predicted(found), _measured(found),
+                clean(one.worst_corpus or "–"),
+                _loss(found.predicted, "no study", "no prediction"),
+                _loss(found.measured, "not measured", "not measured"),
                 wording.size(one.stored_bytes), saved(one.stored_bytes, known.reference_bytes),
                 f"{one.decision} by {clean(one.reviewer or '')}" if one.decision else WAITS,
                 clean(run.created)[:_MINUTES].replace("T", " "), clean(run.reference_name),
@@ -103,17 +107,10 @@ def _interval(row: CandidateRow) -> str:
     return " to ".join(ends)
 
 
-def _predicted(found: Loss) -> str:
-    if found.predicted is None:
-        return "no study"
-    if found.predicted.value is None:
-        return clean(found.predicted.reason or "no prediction")
-    return wording.number("shift_loss", found.predicted.value)
-
-
-def _measured(found: Loss) -> str:
-    if found.measured is None:
-        return "not measured"
-    if found.measured.value is None:
-        return clean(found.measured.reason or "not measured")
-    return wording.number("shift_loss", found.measured.value)
+def _loss(found: Prediction | Estimate | None, absent: str, unknown: str) -> str:
+    """A loss, or why there is none: it was not asked for, or could not be told."""
+    if found is None:
+        return absent
+    if found.value is None:
+        return clean(found.reason or unknown)
+    return wording.number("shift_loss", found.value)

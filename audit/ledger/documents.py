@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from audit.errors import BadUsageError, NotFoundError, UnreadableError, first_line
+from audit.errors import BadUsageError, NotFoundError, UnreadableError, first_line, first_wrong
 from audit.provenance import json_text, sha256_json, visible
 from audit.records import SCHEMA_VERSION, Candidate, GateResult, Record, Review, Run, Waiver
 
@@ -62,8 +62,7 @@ def parse_run(content: bytes, where: str) -> Run:
     except (ValueError, RecursionError) as error:
         why = first_line(error)
         if isinstance(error, ValidationError):
-            what = error.errors()[0]
-            why = f"{'.'.join(map(str, what['loc'])) or 'the whole'}: {what['msg']}"
+            why = first_wrong(error, "the whole")
         raise UnreadableError(
             f"this is not a run document: {why}",
             hint="restore the file from a copy, or run the audit again",

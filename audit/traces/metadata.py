@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
-from audit.errors import NotFoundError, UnreadableError
+from audit.errors import NotFoundError, UnreadableError, first_wrong
 from audit.records import SCHEMA_VERSION, TraceInfo
 
 METADATA_KEY = "trace"
@@ -95,9 +95,7 @@ def parse_info(metadata: Mapping[str, str] | None, path: Path) -> TraceInfo:
     try:
         return TraceInfo.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise bad_metadata(path, f"{place}: {first['msg']}") from error
+        raise bad_metadata(path, first_wrong(error, "the whole")) from error
 
 
 def bad_metadata(path: Path, reason: str) -> UnreadableError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -47,26 +47,20 @@ def _page() -> None:
     parts.verdict_strip(told, None if away else mine)
     _warnings(report, told)
     _ways_on(run, candidate, recorded, said)
-    views = dict(zip(VIEWS, _tabs(), strict=True))
-    summary = report.calibration
-    with views[_EVIDENCE] as tab:
-        if tab.open:
-            _evidence(report, told, summary)
-    with views[_CORPORA] as tab:
-        if tab.open:
-            _corpora(told)
-    with views[_SPREAD] as tab:
-        if tab.open:
-            _spread(recorded, candidate)
-    with views[_CHECKS] as tab:
-        if tab.open:
-            _checks(report)
-    with views[_DECISIONS] as tab:
-        if tab.open:
-            _decisions(run, recalled)
-    with views[_ORIGIN] as tab:
-        if tab.open:
-            parts.show_table(Table(("what", "value"), report.provenance), "provenance", 30)
+    drawn: dict[str, Callable[[], None]] = {
+        _EVIDENCE: lambda: _evidence(report, told, report.calibration),
+        _CORPORA: lambda: _corpora(told),
+        _SPREAD: lambda: _spread(recorded, candidate),
+        _CHECKS: lambda: _checks(report),
+        _DECISIONS: lambda: _decisions(run, recalled),
+        _ORIGIN: lambda: parts.show_table(
+            Table(("what", "value"), report.provenance), "provenance", 30
+        ),
+    }
+    for name, tab in zip(VIEWS, _tabs(), strict=True):
+        with tab:
+            if tab.open:  # only what is looked at is drawn
+                drawn[name]()
 
 
 def _tabs() -> Sequence[Any]:
@@ -204,11 +198,7 @@ def _decisions(run: Run, known: tuple[list[Review], list[Judgement]] | None) -> 
         ("What people decided", history.REVIEWS, history.review_rows(said, names)[::-1],
          "Nobody decided yet."),
     ):  # fmt: skip
-        st.subheader(title, anchor=False)
-        if rows:
-            parts.show_table(Table(header, tuple(map(tuple, rows))), title)
-        else:
-            st.text(none)
+        parts.titled_table(title, header, rows, none)
 
 
 _page()

@@ -19,7 +19,6 @@ from audit.provenance import now_utc
 from audit.records import Candidate, GateResult, Review, Run, Waiver
 from audit.report import history
 from audit.report.content import report_of
-from audit.report.tables import Table
 from audit.report.wording import clean
 
 _DECISIONS = {"accept": "accept", "reject": "reject", "more-data": "ask for more data"}
@@ -228,11 +227,7 @@ def _history(run: Run, said: Sequence[Review], waivers: Sequence[Waiver]) -> Non
         ("Waivers of this head", history.WAIVERS, history.waiver_rows(waivers, now_utc()[:10]),
          "None."),
     ):  # fmt: skip
-        st.subheader(title, anchor=False)
-        if rows:
-            parts.show_table(Table(header, tuple(map(tuple, rows))), title)
-        else:
-            st.text(none)
+        parts.titled_table(title, header, rows, none)
 
 
 def _decisions(said: Sequence[Review], names: dict[str, str]) -> None:

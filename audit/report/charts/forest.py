@@ -18,14 +18,11 @@ from audit.report.charts.base import (
     drawing,
     finite_rows,
     nothing,
-    padded,
     percent_axis,
-    register_shape,
-    span_scale,
 )
-from audit.report.charts.points import LABEL, thresholds_of, with_interval
+from audit.report.charts.points import LABEL, thresholds_of
+from audit.report.charts.spans import span_height, span_layers, told_rows
 
-_ROW_HEIGHT, _FRAME = 26, 24
 _COLUMNS = ("x", "x_low", "x_high", "row", "register", "outcome", "colour", "told")
 _MOST_ROWS = 60
 _WHOLE = 1.0
@@ -117,33 +114,15 @@ def _forest(
     left_out = len(rows) - _MOST_ROWS
     rows = rows.head(_MOST_ROWS)
     notes = [f"{left_out} better rows are left out."] if left_out > 0 else []
-    known = with_interval(rows, "x")
     thresholds = thresholds_of(limits)
-    ends = [_WHOLE, *thresholds, *rows["x"], *known["x_low"], *known["x_high"]]
-    domain = padded(min(ends), max(ends))
-    order = alt.Y("row:N", sort=list(dict.fromkeys(rows["row"])),
-                  axis=alt.Axis(title=None, labelLimit=220, grid=False))  # fmt: skip
-    across = alt.X("x:Q", axis=percent_axis(axis), scale=span_scale(domain))
-    tips = [alt.Tooltip("row:N", title="on"), alt.Tooltip("register:N"), alt.Tooltip("told:N")]
-    word = base(rows[rows["outcome"] != ""].assign(x=domain[1]))
-    layers = [
-        base(pd.DataFrame({"x": [_WHOLE]})).mark_rule(color=LABEL, strokeWidth=1).encode(x="x:Q"),
-        *_limit_rules(thresholds),
-        base(known).mark_rule(strokeWidth=2).encode(
-            x="x_low:Q", x2="x_high:Q", y=order, color=alt.Color("colour:N", scale=None)
-        ),
-        base(rows).mark_point(filled=True, size=90, opacity=1).encode(
-            x=across, y=order, color=alt.Color("colour:N", scale=None), tooltip=tips,
-            shape=register_shape(rows),
-        ),
-        word.mark_text(align="left", dx=8, fontSize=11, fontWeight="bold", color=LABEL)
-        .encode(x="x:Q", y=order, text="outcome:N"),
-    ]  # fmt: skip
-    told = "; ".join(f"{row['row']} {row['told']}" for _, row in rows.iterrows())
+    layers = span_layers(
+        rows, percent_axis(axis), mark=_WHOLE, rules=_limit_rules(thresholds), reach=thresholds,
+        word="outcome",
+    )  # fmt: skip
     notes += [wording.clean(limit.sentence) for limit in limits]
     data = rows.drop(columns=["colour"]).rename(columns={"x": "value"})
-    height = _ROW_HEIGHT * rows["row"].nunique() + _FRAME
-    return drawing(name, title, layers, f"{title}. {told}.", data, notes, height)
+    words = f"{title}. {told_rows(rows)}."
+    return drawing(name, title, layers, words, data, notes, span_height(rows))
 
 
 def _limit_rules(thresholds: Sequence[float]) -> list[alt.Chart]:

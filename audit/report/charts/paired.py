@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
 import pandas as pd
 
 from audit.paired import Difference
@@ -18,19 +17,15 @@ from audit.report.charts.base import (
     GREY,
     RED,
     Drawing,
-    base,
     drawing,
     finite_rows,
     nothing,
-    padded,
     percent_axis,
-    register_shape,
-    span_scale,
 )
-from audit.report.charts.points import LABEL, short, with_interval
+from audit.report.charts.points import short
+from audit.report.charts.spans import span_height, span_layers, told_rows
 
 NAME = "paired-retention"
-_ROW_HEIGHT, _FRAME = 26, 24
 _MOST_ROWS = 60
 _COLUMNS = ("x", "x_low", "x_high", "row", "register", "word", "colour", "told")
 _WORDS = {"more": GREEN, "less": RED, "": GREY}
@@ -49,31 +44,13 @@ def paired_retention(first: str, others: Mapping[str, Sequence[Difference]]) -> 
         return nothing(NAME, title, "no difference of retention could be measured")
     left_out = len(rows) - _MOST_ROWS
     rows = rows.head(_MOST_ROWS)
-    known = with_interval(rows, "x")
-    ends = [0.0, *rows["x"], *known["x_low"], *known["x_high"]]
-    domain = padded(min(ends), max(ends), 0.1)
-    order = alt.Y("row:N", sort=list(rows["row"]),
-                  axis=alt.Axis(title=None, labelLimit=260, grid=False))  # fmt: skip
     axis = percent_axis(f"retention R minus that of {short(first)}, points", signed=True)
-    tips = [alt.Tooltip("row:N", title="on"), alt.Tooltip("register:N"), alt.Tooltip("told:N")]
-    colour = alt.Color("colour:N", scale=None)
-    layers = [
-        base(pd.DataFrame({"x": [0.0]})).mark_rule(color=LABEL, strokeWidth=1).encode(x="x:Q"),
-        base(known).mark_rule(strokeWidth=2).encode(
-            x="x_low:Q", x2="x_high:Q", y=order, color=colour),
-        base(rows).mark_point(filled=True, size=90, opacity=1).encode(
-            x=alt.X("x:Q", axis=axis, scale=span_scale(domain)), y=order, color=colour,
-            shape=register_shape(rows), tooltip=tips),
-        base(rows[rows["word"] != ""].assign(x=domain[1])).mark_text(
-            align="left", dx=8, fontSize=11, fontWeight="bold", color=LABEL
-        ).encode(x="x:Q", y=order, text="word:N"),
-    ]  # fmt: skip
+    layers = span_layers(rows, axis, mark=0.0, word="word", room=0.1, labels=260)
     title = _finding(first, rows)
     notes = [f"{left_out} further rows are left out."] if left_out > 0 else []
-    told = "; ".join(f"{row['row']} {row['told']}" for _, row in rows.iterrows())
     data = rows.drop(columns="colour").rename(columns={"x": "difference"})
-    height = _ROW_HEIGHT * len(rows) + _FRAME
-    return drawing(NAME, title, layers, f"{title}. {told}.", data, notes, height)
+    words = f"{title}. {told_rows(rows)}."
+    return drawing(NAME, title, layers, words, data, notes, span_height(rows))
 
 
 def _rows(others: Mapping[str, Sequence[Difference]]) -> pd.DataFrame:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
 import pandas as pd
 
 from audit.records import Candidate, Estimate
@@ -14,21 +13,16 @@ from audit.report.charts.base import (
     GREEN,
     RED,
     Drawing,
-    base,
     drawing,
     finite_rows,
     nothing,
-    padded,
     percent_axis,
-    register_shape,
-    span_scale,
 )
-from audit.report.charts.points import LABEL, with_interval
+from audit.report.charts.spans import span_height, span_layers, told_rows
 
 MEASURE = "break_even_margin"
 _NAME = "margin-to-break-even"
 _COLUMNS = ("x", "x_low", "x_high", "row", "register", "colour", "told")
-_ROW_HEIGHT, _FRAME = 26, 24
 _MODEL = "A model on the assumptions in the provenance, never a measured speed."
 
 
@@ -42,10 +36,12 @@ def margin_to_break_even(candidate: Candidate) -> Drawing:
     if rows.empty:
         return nothing(_NAME, f"Whether {name} pays", _why_nothing(by_corpus))
     title = _title(name, rows)
-    told = "; ".join(f"{row['row']} {row['told']}" for _, row in rows.iterrows())
-    height = _ROW_HEIGHT * rows["row"].nunique() + _FRAME
+    axis = percent_axis("acceptance beyond break-even, points", signed=True)
     data = rows.drop(columns=["colour"]).rename(columns={"x": "value"})
-    return drawing(_NAME, title, _layers(rows), f"{title}. {told}.", data, [_MODEL], height)
+    return drawing(
+        _NAME, title, span_layers(rows, axis, mark=0.0), f"{title}. {told_rows(rows)}.", data,
+        [_MODEL], span_height(rows),
+    )  # fmt: skip
 
 
 def _why_nothing(found: Sequence[Estimate]) -> str:
@@ -58,12 +54,9 @@ def _why_nothing(found: Sequence[Estimate]) -> str:
 
 def _row(estimate: Estimate) -> dict[str, object]:
     low, high = estimate.low, estimate.high
-    sure = None not in (low, high)
     colour = BLUE
-    if sure and low is not None and low > 0:
-        colour = GREEN
-    elif sure and high is not None and high < 0:
-        colour = RED
+    if low is not None and high is not None and not low <= 0 <= high:
+        colour = GREEN if low > 0 else RED
     register = wording.REGISTER_WORDS.get(estimate.register_ or "", "–")
     return {
         "x": estimate.value, "x_low": low, "x_high": high,
@@ -81,23 +74,3 @@ def _title(name: str, rows: pd.DataFrame) -> str:
     if len(below) == len(rows):
         return f"In the model {name} pays on no text"
     return f"In the model {name} does not pay on {', '.join(below['row'].head(3))}"
-
-
-def _layers(rows: pd.DataFrame) -> list[alt.Chart]:
-    known = with_interval(rows, "x")
-    ends = [0.0, *rows["x"], *known["x_low"], *known["x_high"]]
-    order = alt.Y("row:N", sort=list(dict.fromkeys(rows["row"])),
-                  axis=alt.Axis(title=None, labelLimit=220, grid=False))  # fmt: skip
-    axis = percent_axis("acceptance beyond break-even, points", signed=True)
-    across = alt.X("x:Q", axis=axis, scale=span_scale(padded(min(ends), max(ends))))
-    colour = alt.Color("colour:N", scale=None)
-    tips = [alt.Tooltip("row:N", title="on"), alt.Tooltip("register:N"), alt.Tooltip("told:N")]
-    return [
-        base(pd.DataFrame({"x": [0.0]})).mark_rule(color=LABEL, strokeWidth=1).encode(x="x:Q"),
-        base(known).mark_rule(strokeWidth=2).encode(
-            x="x_low:Q", x2="x_high:Q", y=order, color=colour
-        ),
-        base(rows).mark_point(filled=True, size=90, opacity=1).encode(
-            x=across, y=order, color=colour, tooltip=tips, shape=register_shape(rows)
-        ),
-    ]  # fmt: skip
