@@ -9,8 +9,9 @@ from torch import Tensor
 
 from audit.errors import BadUsageError, UnreadableError
 from audit.heads.head import Head
-from audit.lockstep.running import RowsOfRef, Running, takes_rows_of
+from audit.lockstep.running import Running
 from audit.lockstep.stream import Answers, Pass, Progress
+from audit.lockstep.subset import RowsOfRef, takes_rows_of
 
 
 def compare_heads(

@@ -19,16 +19,20 @@ _DENSE_SHARE = 4
 class Lane:
     """Running results of one head over N positions; all tensors are [N] on the same device."""
 
-    def __init__(self, oracle: Tensor, oracle_estimate: Tensor) -> None:
+    def __init__(
+        self, oracle: Tensor, oracle_estimate: Tensor, floor: Tensor | None = None
+    ) -> None:
         """Start with nothing seen.
 
         Args:
             oracle: int64 [N], the verifier's token; -1 where there is none.
             oracle_estimate: float32 [N], the oracle's logit from a plain dot product; used only to
                 count the ids above it. -inf where the head has no row for the oracle.
+            floor: float32 [N]; logits below it are of no interest to anyone who merges this lane,
+                so it may leave them out of `best` and `second`.
         """
         n, device = len(oracle), oracle.device
-        self.oracle, self.oracle_estimate = oracle, oracle_estimate
+        self.oracle, self.oracle_estimate, self._floor = oracle, oracle_estimate, floor
         self.best = torch.full((n,), -torch.inf, device=device)
         self.second = self.best.clone()
         self.best_id = torch.full((n,), -1, dtype=torch.int64, device=device)
@@ -69,7 +73,10 @@ class Lane:
         self, at: slice, blocks: Tensor, peaks: Tensor, top: Tensor, ids: Tensor
     ) -> None:
         """Merge the tile's two best logits into `best`, `second` and `best_id`."""
-        active = ((top > self.second[at]) | (top == self.best[at])).nonzero().squeeze(1)
+        news = (top > self.second[at]) | (top == self.best[at])
+        if self._floor is not None:
+            news &= top >= self._floor[at]
+        active = news.nonzero().squeeze(1)
         if len(active) == 0:
             return
         peaks, top = peaks[active], top[active]

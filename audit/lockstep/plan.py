@@ -14,7 +14,6 @@ from audit.logits import BLOCK
 _WEIGHT_BYTES = 192 << 20
 _CHUNK_ROWS = 2560
 _TILE_ROWS = 4096
-_WIDER = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,6 @@ class Plan:
     """Edges of the pass over [positions, vocabulary]."""
 
     positions: int
-    vocabulary: int
     chunk: int
     """Positions per chunk."""
     tile: int
@@ -35,23 +33,13 @@ class Plan:
         edges = [self.positions * i // count for i in range(count + 1)]
         return [slice(lo, hi) for lo, hi in pairwise(edges)]
 
-    @property
-    def tiles(self) -> list[tuple[int, int]]:
-        """Half-open ranges of target ids."""
-        starts = range(0, self.vocabulary, self.tile)
-        return [(start, min(start + self.tile, self.vocabulary)) for start in starts]
 
-
-def plan_pass(
-    positions: int, vocabulary: int, columns: int, heads: int, *, in_parts: bool = False
-) -> Plan:
+def plan_pass(positions: int, columns: int, heads: int) -> Plan:
     """A plan whose decoded weight tiles take at most 192 MiB over all heads together.
 
     The two logit buffers then take at most 2 x 40 MiB, whatever the number of positions. Taller
-    chunks make the products themselves faster, more than the cache misses they cost. Where the
-    reference runs in parts, wider tiles do: each part's product is wide enough to be worth it.
+    chunks make the products themselves faster, more than the cache misses they cost.
     """
-    wide = _WIDER if in_parts else 1
     affordable = _WEIGHT_BYTES // (4 * columns * heads)
-    tile = max(BLOCK, min(wide * _TILE_ROWS, affordable) // BLOCK * BLOCK)
-    return Plan(positions, vocabulary, min(_CHUNK_ROWS // wide, positions), tile)
+    tile = max(BLOCK, min(_TILE_ROWS, affordable) // BLOCK * BLOCK)
+    return Plan(positions, min(_CHUNK_ROWS, positions), tile)

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from audit.errors import UnreadableError
 from audit.heads.head import Head
-from audit.heads.rows import SelectedRows
 from audit.lockstep.lane import Lane
 from audit.lockstep.plan import Plan
 from audit.logits import padded_view
@@ -54,13 +53,34 @@ class Running:
         self.ids = head.ids.to(device)
         known = self._estimate_oracle(oracle) if estimate is None else estimate
         self.lane = Lane(oracle, known)
+        """The answer over all parts of the vocabulary that are finished."""
+        self.part = self.lane
+        """The answer over the part that is at work."""
 
-    def tile(self, lo: int, hi: int) -> Tile:
-        """Decode the rows whose target id is in lo..hi-1."""
-        start, stop = self._row_range(lo, hi)
-        weight = self.head.rows.tile(start, stop).to(self.device)
-        bias = None if self.head.bias is None else self.head.bias[start:stop].to(self.device)
-        return Tile(weight, bias, self.ids[start:stop])
+    def start_part(self, merging: Sequence[Running]) -> Lane:
+        """Begin a part of the vocabulary, whose lane the heads in `merging` are waiting for."""
+        floor = torch.stack([running.lane.second for running in merging]).amin(0)
+        self.part = Lane(self.lane.oracle, self.lane.oracle_estimate, floor)
+        return self.part
+
+    def finish_part(self, lane: Lane) -> None:
+        """Merge the answer over one part, this head's own or another's that is equal on it."""
+        self.lane = self.lane.merged(lane)
+
+    def tile(self, ids: Tensor) -> Tile:
+        """Decode the rows of target ids, int64 [t] ascending on the CPU, that this head has."""
+        slot = torch.searchsorted(self.head.ids, ids).clamp_(max=len(self.head.ids) - 1)
+        slot = slot[self.head.ids[slot] == ids]
+        rows, bias = self.head.rows, self.head.bias
+        if len(slot) and int(slot[-1] - slot[0]) + 1 == len(slot):
+            weight = rows.tile(int(slot[0]), int(slot[-1]) + 1)
+        else:
+            weight = rows.gather(slot)
+        return Tile(
+            weight.to(self.device),
+            None if bias is None else bias[slot].to(self.device),
+            self.head.ids[slot].to(self.device),
+        )
 
     def logits(self, tile: Tile, at: slice, buffer: Tensor) -> Tensor:
         """Raw logits of one chunk and tile, written into `buffer`.
@@ -74,10 +94,6 @@ class Running:
         if tile.bias is not None:
             inner += tile.bias
         return out
-
-    def _row_range(self, lo: int, hi: int) -> tuple[int, int]:
-        edges = torch.searchsorted(self.head.ids, torch.tensor([lo, hi]))
-        return int(edges[0]), int(edges[1])
 
     def _estimate_oracle(self, oracle: Tensor) -> Tensor:
         """float32 [N]: the oracle's logit by a plain dot product, -inf where it has no row."""
@@ -93,38 +109,19 @@ class Running:
         return estimate
 
 
-class RowsOfRef(Running):
-    """A candidate whose rows are rows of the reference, on the same states: no product of its own.
-
-    Its lane is merged from those of the reference's parts (see `parts`), so an exact row subset
-    can never differ by rounding.
-    """
-
-    def __init__(self, head: Head, ref: Running) -> None:
-        super().__init__(head, ref.states, ref.lane.oracle, ref.device, ref.lane.oracle_estimate)
-
-
-def takes_rows_of(cand: Head, ref: Head) -> bool:
-    """True when each row of the candidate is the reference's very row for the same id."""
-    rows = cand.rows
-    if not isinstance(rows, SelectedRows) or rows.base is not ref.rows:
-        return False
-    return cand.adapt is ref.adapt and torch.equal(ref.ids[rows.index], cand.ids)
-
-
 def buffer_for(plan: Plan, device: torch.device) -> Tensor:
     """A flat float32 buffer that any chunk and tile of the plan fits into."""
     return torch.empty(plan.chunk * plan.tile, device=device)
 
 
-def check_weights(running: Running, tiles: Sequence[tuple[int, int]]) -> None:
-    """Refuse weights that are NaN or infinite, by row.
+def check_weights(running: Running, tiles: Sequence[Tensor]) -> None:
+    """Refuse weights that are NaN or infinite, by row; `tiles` are the target ids to look at.
 
     Called once logits were found not to be finite: looking at every weight beforehand would cost
     as much as reading all of them again, and the preflight has done it in a whole audit.
     """
-    for lo, hi in tiles:
-        tile = running.tile(lo, hi)
+    for ids in tiles:
+        tile = running.tile(ids)
         bad = (~torch.isfinite(tile.weight).flatten(1).all(1)).nonzero().squeeze(1)
         if len(bad):
             raise UnreadableError(

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from audit.errors import UnreadableError
 from audit.lockstep.divergence import Divergence, RefProbabilities
-from audit.lockstep.parts import Parts, assemble
+from audit.lockstep.order import parts_of
 from audit.lockstep.plan import plan_pass
-from audit.lockstep.running import RowsOfRef, Running, Tile, buffer_for, check_weights
+from audit.lockstep.running import Running, Tile, buffer_for, check_weights
+from audit.lockstep.subset import RowsOfRef
 
 Progress = Callable[[int, int], None]
 
@@ -68,88 +69,86 @@ class Pass:
             valid: ids from here on are padding: masked, and their would-be wins counted.
             kl: also accumulate KL, for candidates with a row for every id (it is infinite else).
         """
-        self.ref, self.cands, self.valid, self.vocabulary = ref, list(cands), valid, vocabulary
+        self.ref, self.cands = ref, list(cands)
         n, device = len(ref.states), ref.device
-        trims = [cand for cand in cands if isinstance(cand, RowsOfRef)]
-        self.parts = Parts(ref, trims)
+        self.trims = [cand for cand in cands if isinstance(cand, RowsOfRef)]
+        self.own = [i for i, cand in enumerate(cands) if not isinstance(cand, RowsOfRef)]
+        """Which candidates have weights of their own."""
         columns = max(running.states.shape[1] for running in (ref, *cands))
-        several = len(self.parts.running) > 1
-        heads = 1 + len(cands) - len(trims)
-        self.plan = plan_pass(n, valid, columns, heads, in_parts=several)
+        self.plan = plan_pass(n, columns, 1 + len(self.own))
+        kept = [trim.head.ids for trim in self.trims]
+        self.parts = parts_of(vocabulary, kept, valid=valid, tile=self.plan.tile)
+        self.tiles = [ids for part in self.parts for ids in part.tiles]
         self.buffers = buffer_for(self.plan, device), buffer_for(self.plan, device)
         self.same = [_may_be_same(cand, ref) for cand in cands]
         self.ref_kl = RefProbabilities(n, buffer_for(self.plan, device)) if kl else None
-        self.whole = buffer_for(self.plan, device) if kl and several else None
         complete = [_covers(ref, valid) and _covers(cand, valid) for cand in cands]
         self.divergence = [Divergence(n, device) if kl and full else None for full in complete]
 
     def run(self, progress: Progress | None = None) -> None:
-        """Stream all tiles, then look at the padding rows."""
-        tiles = self.plan.tiles
-        for done, (lo, hi) in enumerate(tiles):
-            if progress:
-                progress(done, len(tiles))
-            self._tile(lo, hi)
-        if self.vocabulary > self.valid:
-            self._padding()
-        self.parts.merge()
+        """Stream all tiles, part by part."""
+        done = 0
+        for part in self.parts:
+            keepers = [trim for trim, keeps in zip(self.trims, part.keepers, strict=True) if keeps]
+            self.ref.start_part([self.ref, *keepers])
+            for cand in self.own:
+                self.cands[cand].start_part([self.cands[cand]])
+            for ids in part.tiles:
+                if progress:
+                    progress(done, len(self.tiles))
+                self._tile(ids)
+                done += 1
+            for ids in part.padding:
+                self._padding(ids)
+            for trim in keepers:
+                trim.finish_part(self.ref.part)
+            for running in self._at_work:
+                running.finish_part(running.part)
         if progress:
-            progress(len(tiles), len(tiles))
+            progress(len(self.tiles), len(self.tiles))
         for running in (self.ref, *self.cands):
-            _check_finite(running, tiles)
+            _check_finite(running, self.tiles)
 
-    def _tile(self, lo: int, hi: int) -> None:
-        parts = self.parts.tiles(lo, hi)
-        cand_tiles = {
-            i: cand.tile(lo, hi)
-            for i, cand in enumerate(self.cands)
-            if not isinstance(cand, RowsOfRef)
-        }
+    @property
+    def _at_work(self) -> list[Running]:
+        """The heads with products of their own, the reference first."""
+        return [self.ref, *(self.cands[i] for i in self.own)]
+
+    def _tile(self, ids: Tensor) -> None:
+        ref_tile = self.ref.tile(ids)
+        cand_tiles = {i: self.cands[i].tile(ids) for i in self.own}
         for i, tile in cand_tiles.items():
-            self.same[i] = self.same[i] and _equal_tiles(parts, tile)
+            self.same[i] = self.same[i] and _equal_tiles(ref_tile, tile)
         for at in self.plan.chunks:
-            self._reference(parts, at)
+            self._reference(ref_tile, at)
             for i, tile in cand_tiles.items():
                 self._candidate(i, tile, at)
 
-    def _reference(self, parts: Sequence[Tile], at: slice) -> None:
-        """One chunk of the reference: every part's lane, and its probabilities where KL is due."""
-        ids = _ids_of(parts) if self.whole is not None else parts[0].ids
-        n, peaks = at.stop - at.start, []
-        for part, tile in zip(self.parts.running, parts, strict=True):
-            if len(tile.ids) == 0:
-                continue
-            logits = part.logits(tile, at, self.buffers[0])
-            peaks.append(part.lane.update(at, logits, tile.ids))
-            if self.whole is not None:
-                whole = self.whole[: n * len(ids)].view(n, len(ids))
-                assemble(whole, ids, tile, logits)
-                logits = whole
-        if self.ref_kl and peaks:
+    def _reference(self, tile: Tile, at: slice) -> None:
+        if len(tile.ids) == 0:
+            return
+        logits = self.ref.logits(tile, at, self.buffers[0])
+        peak = self.ref.part.update(at, logits, tile.ids)
+        if self.ref_kl:
             post = self.ref.head.post
-            peak = torch.stack(peaks).amax(0)
-            self.ref_kl.update(at, post(logits[:, : len(ids)]), post(peak))
+            self.ref_kl.update(at, post(logits[:, : len(tile.ids)]), post(peak))
 
     def _candidate(self, i: int, tile: Tile, at: slice) -> None:
         if len(tile.ids) == 0:
             return
         cand = self.cands[i]
         logits = cand.logits(tile, at, self.buffers[1])
-        peak = cand.lane.update(at, logits, tile.ids)
+        peak = cand.part.update(at, logits, tile.ids)
         divergence = self.divergence[i]
         if self.ref_kl and divergence:
             post = cand.head.post
             divergence.update(at, post(logits[:, : len(tile.ids)]), post(peak), self.ref_kl)
 
-    def _padding(self) -> None:
-        for running in (*self.parts.running, *self.cands):
-            if isinstance(running, RowsOfRef):
-                continue
-            for lo in range(self.valid, self.vocabulary, self.plan.tile):
-                tile = running.tile(lo, min(lo + self.plan.tile, self.vocabulary))
-                for at in self.plan.chunks if len(tile.ids) else ():
-                    logits = running.logits(tile, at, self.buffers[1])
-                    running.lane.update_padding(at, logits)
+    def _padding(self, ids: Tensor) -> None:
+        for running in self._at_work:
+            tile = running.tile(ids)
+            for at in self.plan.chunks if len(tile.ids) else ():
+                running.part.update_padding(at, running.logits(tile, at, self.buffers[1]))
 
     def answers(self) -> tuple[Answers, list[Answers]]:
         """The reference's answers and each candidate's."""
@@ -174,19 +173,18 @@ class Pass:
             rows = (differ & lane.tied & (lane.ties <= NARROW_TIE)).nonzero().squeeze(1)
             if len(rows):
                 ids = other.best_id[rows]
-                of_ref = running is self.ref or isinstance(running, RowsOfRef)
-                for source in self.parts.running if of_ref else [running]:
-                    flip[rows] |= self._logits_at(source, rows, ids) == lane.best[rows]
+                source = self.ref if isinstance(running, RowsOfRef) else running
+                flip[rows] = flip[rows] | (self._logits_at(source, rows, ids) == lane.best[rows])
         return flip.cpu()
 
     def _logits_at(self, running: Running, rows: Tensor, ids: Tensor) -> Tensor:
         """float32 [m]: raw logits of `ids` at positions `rows`; -inf where there is no such row."""
         found = torch.full((len(rows),), -torch.inf, device=rows.device)
-        for lo, hi in self.plan.tiles:
-            wanted = (ids >= lo) & (ids < hi)
+        for together in self.tiles:
+            wanted = torch.isin(ids, together.to(ids.device))
             if not bool(wanted.any()):
                 continue
-            tile = running.tile(lo, hi)
+            tile = running.tile(together)
             for at in self.plan.chunks:
                 mine = (wanted & (rows >= at.start) & (rows < at.stop)).nonzero().squeeze(1)
                 if len(mine) == 0 or len(tile.ids) == 0:
@@ -233,33 +231,18 @@ def _covers(running: Running, valid: int) -> bool:
     return int((running.ids < valid).sum()) == valid
 
 
-def _ids_of(parts: Sequence[Tile]) -> Tensor:
-    """All ids of a range, ascending, int64."""
-    return torch.cat([part.ids for part in parts]).sort().values
-
-
-def _equal_tiles(parts: Sequence[Tile], cand: Tile) -> bool:
-    """True when the candidate's rows are the reference's, which are given in parts."""
-    if not torch.equal(_ids_of(parts), cand.ids):
+def _equal_tiles(ref: Tile, cand: Tile) -> bool:
+    """True when both heads have the very same rows."""
+    if not torch.equal(ref.ids, cand.ids) or ref.weight.shape[1] != cand.weight.shape[1]:
         return False
-    return all(_equal_rows(part, cand) for part in parts)
-
-
-def _equal_rows(part: Tile, cand: Tile) -> bool:
-    if part.weight.shape[1] != cand.weight.shape[1] or (part.bias is None) != (cand.bias is None):
+    if (ref.bias is None) != (cand.bias is None):
         return False
-    whole = len(part.ids) == len(cand.ids)
-    place = slice(None) if whole else torch.searchsorted(cand.ids, part.ids)
-    if (
-        part.bias is not None
-        and cand.bias is not None
-        and not torch.equal(part.bias, cand.bias[place])
-    ):
+    if ref.bias is not None and cand.bias is not None and not torch.equal(ref.bias, cand.bias):
         return False
-    return torch.equal(part.weight, cand.weight[place])
+    return torch.equal(ref.weight, cand.weight)
 
 
-def _check_finite(running: Running, tiles: list[tuple[int, int]]) -> None:
+def _check_finite(running: Running, tiles: Sequence[Tensor]) -> None:
     """Refuse logits that are NaN or infinite, blaming the weights where they are."""
     bad = (~running.lane.finite).nonzero().squeeze(1)
     if len(bad) == 0:

@@ -12,7 +12,7 @@ from audit.heads.head import PostHead, trim_rows
 from audit.heads.rows import SelectedRows
 from audit.lockstep import compare_heads
 from audit.lockstep import plan as plan_module
-from audit.lockstep.running import takes_rows_of
+from audit.lockstep.subset import takes_rows_of
 from tests.heads_in_memory import head_of
 
 

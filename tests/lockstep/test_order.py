@@ -1,4 +1,4 @@
-"""Trims merged from the reference's parts, against a dense float64 reference."""
+"""Trims merged from the reference's answers on parts, against a dense float64 reference."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from audit.heads.head import trim_rows
 from audit.lockstep import compare_heads
-from audit.lockstep.parts import Parts
-from audit.lockstep.running import RowsOfRef, Running
+from audit.lockstep.order import parts_of
 from tests.heads_in_memory import head_of
 
 V, H, N = 1500, 24, 70
@@ -78,27 +77,43 @@ def test_any_sets_of_ids(sets, seed):
     weight = torch.randint(-1, 2, (60, 3), generator=rng).float()
     states = torch.randint(-2, 3, (9, 3), generator=rng).float()
     oracle = torch.randint(-1, 60, (9,), generator=rng)
-    ref = head_of(weight)
+    other = torch.randint(-1, 2, (60, 3), generator=rng).float()
+    ref, own = head_of(weight), head_of(other)
     kept = [torch.tensor(sorted(ids)) for ids in sets]
     trims = [trim_rows(ref, ids, ref.record) for ids in kept]
-    _, answers = compare_heads(ref, trims, states, oracle)
-    for ids, answer in zip(kept, answers, strict=True):
-        proposal, _, ties, rank = dense(weight, states, ids, oracle)
+    whole = torch.arange(60)
+    first, answers = compare_heads(ref, [*trims, own], states, oracle)
+    told = [(weight, ids) for ids in (whole, *kept)] + [(other, whole)]
+    for (rows, ids), answer in zip(told, [first, *answers], strict=True):
+        proposal, margin, ties, rank = dense(rows, states, ids, oracle)
         assert torch.equal(answer.proposal, proposal) and torch.equal(answer.ties, ties)
         assert torch.equal(answer.oracle_rank, rank)
+        assert torch.equal(answer.margin, margin.float())
 
 
 def test_nested_trims_make_one_part_more_than_there_are_trims():
-    weight, states, rng = data(5)
-    ref = head_of(weight)
-    running = Running(ref, states, torch.zeros(N, dtype=torch.int64), torch.device("cpu"))
-    order = torch.randperm(V, generator=rng)
-    trims = [RowsOfRef(trim_rows(ref, order[:n], ref.record), running) for n in (10, 100, 1000)]
-    parts = Parts(running, trims)
-    ids = torch.cat([part.head.ids for part in parts.running])
-    assert sorted(len(part.head.ids) for part in parts.running) == [10, 90, 500, 900]
-    assert torch.equal(ids.sort().values, torch.arange(V))
-    assert Parts(running, []).running == [running]
+    order = torch.randperm(V, generator=torch.Generator().manual_seed(5))
+    trims = [order[:n].sort().values for n in (10, 100, 1000)]
+    parts = parts_of(V, trims, valid=V, tile=256)
+    ids = [torch.cat(tuple(part.tiles)) for part in parts]
+    assert sorted(len(own) for own in ids) == [10, 90, 500, 900]
+    assert torch.equal(torch.cat(ids).sort().values, torch.arange(V))
+    for part, own in zip(parts, ids, strict=True):
+        assert bool((own.diff() > 0).all()) and max(map(len, part.tiles)) <= 256
+        for trim, keeps in zip(trims, part.keepers, strict=True):
+            assert bool(torch.isin(own, trim).all() if keeps else ~torch.isin(own, trim).any())
+
+
+def test_seventy_trims_are_told_apart():
+    """2^70 combinations would not fit an integer; the few that occur do."""
+    parts = parts_of(V, [torch.tensor([i]) for i in range(70)], valid=V, tile=256)
+    assert len(parts) == 71 and sum(sum(part.keepers) for part in parts) == 70
+
+
+def test_padding_comes_apart_from_the_ids_that_count():
+    (part,) = parts_of(100, [], valid=90, tile=64)
+    assert [ids.tolist() for ids in part.tiles] == [list(range(64)), list(range(64, 90))]
+    assert [ids.tolist() for ids in part.padding] == [list(range(90, 100))] and part.keepers == ()
 
 
 def test_no_product_but_the_references(monkeypatch):

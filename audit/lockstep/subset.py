@@ -1,0 +1,53 @@
+"""Candidates whose rows are rows of the reference: vocabulary trims, which need no product."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from audit.heads.head import Head
+from audit.heads.rows import SelectedRows
+from audit.lockstep.running import Running
+
+_PIECE = 512
+"""Rows compared at a time: few enough that both sides' floats stay in the processor's cache."""
+
+
+class RowsOfRef(Running):
+    """A candidate that takes its logits from the reference, on the same states.
+
+    Its lane is merged from those of the reference on the parts that it keeps (see `order`), so an
+    exact row subset can never differ by rounding.
+    """
+
+    def __init__(self, head: Head, ref: Running) -> None:
+        super().__init__(head, ref.states, ref.lane.oracle, ref.device, ref.lane.oracle_estimate)
+
+
+def takes_rows_of(cand: Head, ref: Head) -> bool:
+    """True when each row of the candidate is the reference's for the same id, to the last bit.
+
+    A trim in a file of its own is found by its decoded weights, the first that differs ending the
+    search. A whole head is never found so: it keeps its own product, and that two equal heads agree
+    then says something about the comparison.
+    """
+    if cand.adapt is not ref.adapt or cand.rows.columns != ref.rows.columns:
+        return False
+    slot = torch.searchsorted(ref.ids, cand.ids).clamp_(max=len(ref.ids) - 1)
+    if not torch.equal(ref.ids[slot], cand.ids) or not _same_bias(cand, ref, slot):
+        return False
+    rows = cand.rows
+    if isinstance(rows, SelectedRows) and rows.base is ref.rows:
+        return torch.equal(rows.index, slot)
+    if len(slot) == len(ref.ids):
+        return False
+    return all(
+        torch.equal(rows.tile(start, start + len(piece)), ref.rows.gather(piece))
+        for start, piece in zip(range(0, len(slot), _PIECE), slot.split(_PIECE), strict=True)
+    )
+
+
+def _same_bias(cand: Head, ref: Head, slot: Tensor) -> bool:
+    if cand.bias is None or ref.bias is None:
+        return cand.bias is ref.bias
+    return torch.equal(cand.bias, ref.bias[slot])
