@@ -56,6 +56,7 @@ types: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/trim.py
 	$(BIN)/python benchmarks/capture.py
 	$(BIN)/python benchmarks/decode.py
 	PYTHONPATH=. $(BIN)/python benchmarks/dashboard.py

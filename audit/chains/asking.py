@@ -49,6 +49,8 @@ class ChainRequest:
     anchors: int = ANCHORS
     """Per trace; 0 for every position."""
     chain_stage: Stage | None = None
+    device: str = "cpu"
+    """Where the verifier, the block and the products run."""
     ref_options: HeadOptions = field(default_factory=HeadOptions)
     pair: PairOptions = field(default_factory=PairOptions)
     resampling: Resampling = field(default_factory=Resampling)
@@ -71,11 +73,11 @@ def run_chain(request: ChainRequest, progress: Progress | None = None) -> ChainR
     report = progress or (lambda what, done, total: None)
     check_slots(request.slots, request.p_min)
     heads = load_heads(request)
-    recursions = [recursion_for(head, None, request.chain_stage) for head in heads]
+    recursions = [_recursion(request, head) for head in heads]
     traces = read_traces(find_traces(request.traces, request.ref))
     verifier = _verifier(request, report) if request.slots > 1 else None
     if verifier:
-        recursions = [recursion_for(h, verifier.model, request.chain_stage) for h in heads]
+        recursions = [_recursion(request, head, verifier) for head in heads]
     counted: list[list[Counted]] = [[] for _ in heads]
     checkers, notes = [], list[str]()
     for trace in traces:
@@ -158,7 +160,12 @@ def _verifier(request: ChainRequest, report: Progress) -> Verifier:
     from audit.traces.verifier import load_verifier
 
     report("loading the verifier", 0, 1)
-    return load_verifier(path)
+    return load_verifier(path, device=request.device)
+
+
+def _recursion(request: ChainRequest, head: Head, verifier: Verifier | None = None) -> Recursion:
+    model = verifier.model if verifier else None
+    return recursion_for(head, model, request.chain_stage).to(request.device)
 
 
 def _ends(request: ChainRequest, verifier: Verifier | None) -> list[int]:

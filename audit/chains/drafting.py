@@ -74,7 +74,9 @@ def draft_chains(
     if recursion.block.embedding:
         recursion.block.embedding.check(trace)
     if slots == 1:  # Nothing recursive: one pass over the trace serves every anchor.
-        first, probability = propose(head, recursion.block.run(trace)[anchors.rows], valid)
+        device = recursion.device
+        left = recursion.block.run(trace, device=device)[anchors.rows]
+        first, probability = propose(head, left, valid, device)
         return Drafts(first.unsqueeze(1), (probability >= p_min).unsqueeze(1))
     tokens = torch.zeros(len(anchors), slots, dtype=torch.int64)
     sure = torch.zeros(len(anchors), slots, dtype=torch.bool)
@@ -153,7 +155,7 @@ class _Batch:
         for slot in range(self.slots):
             at = self.last + slot
             left, raw = self._states(at, int(self.last.max()) + 1 + slot)
-            token, probability = propose(self.head, left, valid)
+            token, probability = propose(self.head, left, valid, self.recursion.device)
             tokens.append(token)
             sure.append(probability)
             if slot + 1 < self.slots:

@@ -50,6 +50,8 @@ class LosslessRequest:
     most: int | None = None
     """So many prompts, the first ones; None for all."""
     chain_stage: Stage | None = None
+    device: str = "cpu"
+    """Where the verifier, the block and the products run."""
     ref_options: HeadOptions = field(default_factory=HeadOptions)
     pair: PairOptions = field(default_factory=PairOptions)
 
@@ -68,8 +70,11 @@ def run_lossless(request: LosslessRequest, progress: Progress | None = None) -> 
         )
     )
     report("loading the verifier", 0, 1)
-    verifier = load_verifier(request.model)
-    recursions = [recursion_for(head, verifier.model, request.chain_stage) for head in heads]
+    verifier = load_verifier(request.model, device=request.device)
+    recursions = [
+        recursion_for(head, verifier.model, request.chain_stage).to(request.device)
+        for head in heads
+    ]
     prompts = _prompts(request, verifier)
     ends = end_tokens(verifier)
     check_once(verifier.model, prompts[0], verifier.vocabulary)

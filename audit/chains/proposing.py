@@ -14,31 +14,34 @@ from audit.heads import Head
 _TILE = 4096
 
 
-def propose(head: Head, states: Tensor, valid: int) -> tuple[Tensor, Tensor]:
+def propose(
+    head: Head, states: Tensor, valid: int, device: str | torch.device = "cpu"
+) -> tuple[Tensor, Tensor]:
     """Greedy proposals and their probabilities.
 
     Args:
         states: float32 [n, hidden], as they enter the projection.
         valid: ids from here on are padding and never proposed.
+        device: where the products run.
 
     Returns:
         int64 [n] target ids, the lowest of equal ones, and float32 [n]: the softmax over all rows
-        of the head, after its post-head rule.
+        of the head, after its post-head rule. Both on the CPU.
 
     Raises:
         UnreadableError: NON_FINITE, a logit is NaN or infinite.
     """
-    inner = head.project_in(states)
+    inner = head.project_in(states.to(device))
     count = int(torch.searchsorted(head.ids, valid))
-    best = torch.full((len(states),), -torch.inf)
-    chosen = torch.zeros(len(states), dtype=torch.int64)
-    total = torch.full((len(states),), -torch.inf)
-    finite = torch.ones(len(states), dtype=torch.bool)
+    best = torch.full((len(states),), -torch.inf, device=device)
+    chosen = torch.zeros(len(states), dtype=torch.int64, device=device)
+    total = best.clone()
+    finite = torch.ones(len(states), dtype=torch.bool, device=device)
     for start in range(0, count, _TILE):
         stop = min(start + _TILE, count)
-        logits = inner @ head.rows.tile(start, stop).T
+        logits = inner @ head.rows.tile(start, stop).to(device).T
         if head.bias is not None:
-            logits += head.bias[start:stop]
+            logits += head.bias[start:stop].to(device)
         finite &= logits.isfinite().all(1)
         top, column = logits.max(1)
         # Of equal logits the lowest id: rows ascend, and an earlier tile keeps a tie.
@@ -55,4 +58,4 @@ def propose(head: Head, states: Tensor, valid: int) -> tuple[Tensor, Tensor]:
             where=head.record.path,
             code="NON_FINITE",
         )
-    return head.ids[chosen], (head.post(best) - total).exp()
+    return head.ids[chosen.cpu()], (head.post(best) - total).exp().cpu()

@@ -37,7 +37,15 @@ class Recursion(ABC):
 
     def __init__(self, block: Block) -> None:
         self.block = block
+        self.device = torch.device("cpu")
+        """Where the block runs; tensors come and go on the CPU."""
         self._raw: list[Tensor] = []
+
+    def to(self, device: str) -> Recursion:
+        """This recursion, its block moved to another device."""
+        self.device = torch.device(device)
+        self.block.modules.to(self.device)
+        return self
 
     def enter(self, states: Tensor) -> Tensor:
         """States of the verifier [B, T, w] as rows that `run` takes."""
@@ -45,13 +53,14 @@ class Recursion(ABC):
 
     def run(self, entering: Tensor, following: Tensor | None) -> tuple[Tensor, Tensor]:
         """Rows [B, T, v] and embeddings [B, T, e] -> states after and before the head's norm."""
+        following = None if following is None else following.to(self.device)
         norm = self.block.modules.get_submodule("decoder.model.norm")
         hook = norm.register_forward_pre_hook(lambda _, args: self._raw.append(args[0]))
         try:
-            left = self._forward(entering, following)
+            left = self._forward(entering.to(self.device), following)
         finally:
             hook.remove()
-        return left, self._raw.pop()
+        return left.cpu(), self._raw.pop().cpu()
 
     def _forward(self, entering: Tensor, following: Tensor | None) -> Tensor:
         left: Tensor = self.block.modules(entering, following)
@@ -88,8 +97,8 @@ class EagleRecursion(Recursion):
 
     def enter(self, states: Tensor) -> Tensor:
         modules: Any = self.block.modules
-        fused: Tensor = modules.fuse(states)
-        return fused
+        fused: Tensor = modules.fuse(states.to(self.device))
+        return fused.cpu()
 
     def _forward(self, entering: Tensor, following: Tensor | None) -> Tensor:
         modules: Any = self.block.modules

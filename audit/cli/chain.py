@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from audit.cli.blocks import block_flags, pair_options
-from audit.cli.frame import RESAMPLES, SEED, Shared, shared_options, trace_option
+from audit.cli.frame import RESAMPLES, SEED, Shared, check_device, shared_options, trace_option
 
 if TYPE_CHECKING:
     from audit.chains.asking import ChainRequest
@@ -48,6 +48,7 @@ Examples:
 )  # fmt: skip
 @click.option("-o", "--output", type=_FILE, help="Write the figures, for cost and compare.")
 @click.option("--head-tensor", metavar="NAME", help="The projection, if its name does not tell.")
+@click.option("--device", default="cpu", show_default=True, help="Where models and products run.")
 @block_flags
 @click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option(
@@ -85,6 +86,7 @@ def _request(ref: Path, cands: tuple[Path, ...], options: dict[str, Any]) -> Cha
     from audit.stats import Resampling
 
     check_slots(options["slots"], options["p_min"])
+    check_device(options["device"])
     return ChainRequest(
         ref=ref,
         candidates=cands,
@@ -93,6 +95,7 @@ def _request(ref: Path, cands: tuple[Path, ...], options: dict[str, Any]) -> Cha
         traces=options["traces"],
         anchors=options["anchors"],
         chain_stage=options["chain_stage"],
+        device=options["device"],
         ref_options=HeadOptions(tensor=options["head_tensor"]),
         pair=pair_options(options),
         resampling=Resampling(resamples=options["resamples"], seed=options["seed"]),

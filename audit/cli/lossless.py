@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from audit.cli.blocks import block_flags, pair_options
-from audit.cli.frame import Shared, shared_options
+from audit.cli.frame import Shared, check_device, shared_options
 
 if TYPE_CHECKING:
     from audit.chains.lossless import LosslessRequest
@@ -51,6 +51,7 @@ Examples:
     help="Norm stage of its own state that an MTP head reads; else that of the verifier's.",
 )  # fmt: skip
 @click.option("--head-tensor", metavar="NAME", help="The projection, if its name does not tell.")
+@click.option("--device", default="cpu", show_default=True, help="Where models and products run.")
 @block_flags
 @shared_options
 def lossless(shared: Shared, model: Path, cand: tuple[Path, ...], **options: Any) -> int:
@@ -79,6 +80,7 @@ def _request(model: Path, cands: tuple[Path, ...], options: dict[str, Any]) -> L
     from audit.heads import HeadOptions
 
     check_slots(options["slots"], options["p_min"])
+    check_device(options["device"])
     return LosslessRequest(
         model=model,
         documents=own_documents(
@@ -90,6 +92,7 @@ def _request(model: Path, cands: tuple[Path, ...], options: dict[str, Any]) -> L
         p_min=options["p_min"],
         most=options["max_prompts"],
         chain_stage=options["chain_stage"],
+        device=options["device"],
         ref_options=HeadOptions(tensor=options["head_tensor"]),
         pair=pair_options(options),
     )

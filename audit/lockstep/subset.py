@@ -9,8 +9,8 @@ from audit.heads.head import Head
 from audit.heads.rows import SelectedRows
 from audit.lockstep.running import Running
 
-_PIECE = 512
-"""Rows compared at a time: few enough that both sides' floats stay in the processor's cache."""
+_PIECE_BYTES = 1 << 20
+"""Floats compared at a time: few enough that both sides' stay in the processor's cache."""
 
 
 class RowsOfRef(Running):
@@ -41,9 +41,11 @@ def takes_rows_of(cand: Head, ref: Head) -> bool:
         return torch.equal(rows.index, slot)
     if len(slot) == len(ref.ids):
         return False
+    pieces = slot.split(max(1, _PIECE_BYTES // (4 * rows.columns)))
+    starts = range(0, len(slot), len(pieces[0]))
     return all(
         torch.equal(rows.tile(start, start + len(piece)), ref.rows.gather(piece))
-        for start, piece in zip(range(0, len(slot), _PIECE), slot.split(_PIECE), strict=True)
+        for start, piece in zip(starts, pieces, strict=True)
     )
 
 

@@ -182,6 +182,7 @@ def test_bad_input(tmp_path) -> None:
     assert "1 to 64 slots" in refused(*base, "--slots", 0)["message"]
     assert "no probability" in refused(*base, "--p-min", 1.5)["message"]
     assert "no probability" in refused(*base, "--p-min", "nan")["message"]
+    assert "device 'abacus' can not be used" in refused(*base, "--device", "abacus")["message"]
     assert "CHAIN_HEAD" in refused(MODEL, "--head", "lm", "--trace", CODE)["message"]
     alone = tmp_path / "alone"
     alone.mkdir()

@@ -119,6 +119,7 @@ def test_bad_input(prompts, tmp_path) -> None:
 
     assert "1 to 64 slots" in refused("--head", "mtp", "--slots", 0)
     assert "CHAIN_HEAD" in refused("--head", "lm")
+    assert "device 'abacus' can not be used" in refused("--device", "abacus")
     assert "was made for 512" in refused("--head", "mtp", "--tokens", 500)
     long = tmp_path / "long.jsonl"
     long.write_text(json.dumps({"text": "x = 1\n" * 400}) + "\n")

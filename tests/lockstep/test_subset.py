@@ -11,6 +11,7 @@ from torch import Tensor
 from audit.heads.head import Head
 from audit.heads.rows import DenseRows
 from audit.lockstep import compare_heads
+from audit.lockstep import subset as subset_module
 from audit.lockstep.subset import takes_rows_of
 from tests.heads_in_memory import head_of
 
@@ -49,10 +50,11 @@ def test_a_trim_in_its_own_file_costs_no_product(monkeypatch: pytest.MonkeyPatch
     assert takes_rows_of(trimmed(), REF) and products(monkeypatch, trimmed()) == 0
 
 
-@pytest.mark.parametrize("row", [0, 511, 512, 1699])
+@pytest.mark.parametrize("row", [0, 849, 850, 1699])
 def test_one_row_that_differs_makes_it_a_head_of_its_own(
     row: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(subset_module, "_PIECE_BYTES", 850 * 4 * H)
     weight = WEIGHT[KEPT].clone()
     weight[row, 3] = torch.nextafter(weight[row, 3], torch.tensor(9.0))
     cand = trimmed(weight)
