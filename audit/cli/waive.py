@@ -31,11 +31,18 @@ def waive(
 
     HEAD_HASH is a candidate's whole hash, or the beginning of one that the ledger knows.
     """
+    from audit.errors import BadUsageError
     from audit.ledger.signing import reviewer_name
+    from audit.policy import CONTROLS_LIMIT
     from audit.provenance import now_utc
     from audit.records import Waiver
     from audit.report.wording import clean
 
+    if limit == CONTROLS_LIMIT:
+        raise BadUsageError(
+            "failed controls can not be waived: then there is no number to overrule",
+            hint="find out why the audit's own checks failed, and audit again",
+        )
     ledger = shared.open_ledger()
     waiver = ledger.add_waiver(
         Waiver(

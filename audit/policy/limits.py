@@ -94,8 +94,10 @@ def _check_bounds(limit: Limit) -> None:
 def _check_range(measure: str, key: str, bound: float) -> None:
     """Raise ValueError for a bound that the measure can never reach."""
     lowest, highest = possible_range(measure)
-    # Retention has no upper end, but no policy can ask that a cut be better than its reference.
-    highest = 1.0 if measure in ("retention", *SHIFT_MEASURES) else highest
+    said = "is always"
+    if measure in ("retention", *SHIFT_MEASURES):
+        # Without an upper end, but no policy can ask that a cut be better than its reference.
+        highest, said = 1.0, "is asked to be"
     if lowest <= bound <= highest:
         return
     meant = bound / 100
@@ -106,4 +108,4 @@ def _check_range(measure: str, key: str, bound: float) -> None:
     ends = f"between {lowest:g} and {highest:g}" if math.isfinite(lowest) else f"up to {highest:g}"
     if not math.isfinite(highest):
         ends = f"{lowest:g} or more"
-    raise ValueError(f"{key} = {bound:g}: {measure} is always {ends}")
+    raise ValueError(f"{key} = {bound:g}: {measure} {said} {ends}")

@@ -71,7 +71,7 @@ NONSENSE = [
     ({"measure": "retention", "minimum": 95}, "retention is a fraction of one, 0.95 was probably"),
     ({"measure": "shift_tax", "maximum": 6}, "shift_tax is a fraction of one, 0.06 was probably"),
     ({"measure": "disagreement", "maximum": 12.5}, "0.125 was probably meant"),
-    ({"measure": "retention", "minimum": 950}, "retention is always"),
+    ({"measure": "retention", "minimum": 950}, "retention is asked to be between 0 and 1"),
     ({"measure": "disagreement", "maximum": -0.1}, "disagreement is always between 0 and 1"),
     ({"measure": "kl_nats", "maximum": -1.0}, "kl_nats is always 0 or more"),
     ({"measure": "harm", "maximum": -1.5}, "harm is always between -1 and 1"),

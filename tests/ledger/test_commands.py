@@ -258,6 +258,8 @@ def test_waivers(audit: Audit, ledger: Ledger) -> None:
     refused(audit, "would have expired", *base, "2020-01-01")
     refused(audit, "'soon' is no day", *base, "soon")
     refused(audit, "no head 'fff'", "waive", "fff", *base[2:], "2999-01-01")
+    for_controls = (*base[:3], "controls", *base[4:], "2999-01-01")
+    refused(audit, "failed controls can not be waived", *for_controls)
     refused(audit, "Missing option", "waive", head, "--limit", "x")
     spent = a_waiver("old", "2026-01-01", "e" * 64)
     from audit.ledger import seal
