@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from audit.blocks import BlockHead
-from audit.errors import MismatchError
+from audit.errors import BadUsageError, MismatchError
 from audit.heads import Head, Proposals
 from audit.heads.proposals import check_trace
 from audit.heads.tokens import Tokens
@@ -57,6 +57,19 @@ def with_own_names(cands: Sequence[T]) -> list[T]:
         record = cand.record.model_copy(update={"name": name})
         named.append(cand if name == cand.record.name else replace(cand, record=record))
     return named
+
+
+def refuse_twins(cands: Sequence[Head]) -> None:
+    """Raise BadUsageError where two candidates are the same head: figures are joined by its hash."""
+    seen: dict[str, Head] = {}
+    for cand in cands:
+        twin = seen.setdefault(cand.record.sha256, cand)
+        if twin is not cand:
+            raise BadUsageError(
+                f"{twin.record.name} and {cand.record.name} are the same head, by its weights",
+                hint="give each head once",
+                where=cand.record.path,
+            )
 
 
 def states_for(head: Head, trace: Trace, rows: Tensor, device: str = "cpu") -> Tensor:

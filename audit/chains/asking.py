@@ -21,7 +21,7 @@ from audit.errors import BadUsageError, NotFoundError
 from audit.files import open_container
 from audit.heads import Head, HeadOptions
 from audit.heads.tokens import read_tokens
-from audit.measure import valid_ids, with_own_names
+from audit.measure import refuse_twins, valid_ids, with_own_names
 from audit.pair import PairOptions, choose_head, load_cand, load_ref
 from audit.records import Stage
 from audit.stats import Resampling
@@ -73,6 +73,7 @@ def run_chain(request: ChainRequest, progress: Progress | None = None) -> ChainR
     report = progress or (lambda what, done, total: None)
     check_slots(request.slots, request.p_min)
     heads = load_heads(request)
+    refuse_twins(heads[1:])
     recursions = [_recursion(request, head) for head in heads]
     traces = read_traces(find_traces(request.traces, request.ref))
     verifier = _verifier(request, report) if request.slots > 1 else None

@@ -25,7 +25,7 @@ from audit.files import Container, open_container
 from audit.files.depth import layer_numbers
 from audit.files.made import made_by_forge
 from audit.heads import Head, HeadOptions
-from audit.measure import with_own_names
+from audit.measure import refuse_twins, with_own_names
 from audit.pair import HeadChoice, PairOptions, choose_head, load_cand, load_ref
 from audit.records import Run
 
@@ -66,6 +66,7 @@ def run_cost(request: CostRequest) -> CostResult:
     choice = choose_head(request.ref, request.candidates, request.pair.head)
     ref = load_ref(request.ref, choice, request.ref_options, request.pair.block)
     cands = with_own_names([_candidate(path, choice, request, ref) for path in request.candidates])
+    refuse_twins(cands)
     costs = [head_cost(ref)]
     costs += [head_cost(cand, costs[0]) for cand in cands]
     costs += [planned_cost(ref, plan.rows, plan.encoding, costs[0]) for plan in request.plans]

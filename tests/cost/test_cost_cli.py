@@ -185,6 +185,17 @@ def test_bad_input(tmp_path: Path) -> None:
     assert "no document of audit chain" in _refused("--chain", chain)["message"]
 
 
+def test_one_head_twice_is_refused(trimmed: Path, tmp_path: Path) -> None:
+    """Its document could not be read again, where figures are joined by a head's hash."""
+    copy = tmp_path / "copy.gguf"
+    copy.write_bytes(trimmed.read_bytes())
+    error = _refused(trimmed, copy)
+    assert "trim and copy are the same head" in error["message"].replace(".gguf", "")
+    assert error["hint"] == "give each head once"
+    done = _run("chain", MODEL, trimmed, copy, "--head", "mtp", "--slots", 1, "--json")
+    assert done.exit_code == 2 and "are the same head" in done.stdout
+
+
 @pytest.mark.parametrize("option", ["--bandwidth", "--tflops", "--draft-ms", "--verify-ms"])
 @pytest.mark.parametrize("value", ["1e308", "1e-300", "0", "-1"])
 def test_numbers_that_would_overflow_are_refused(option: str, value: str) -> None:
