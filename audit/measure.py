@@ -60,7 +60,7 @@ def with_own_names(cands: Sequence[T]) -> list[T]:
 
 
 def refuse_twins(cands: Sequence[Head]) -> None:
-    """Raise BadUsageError where two candidates are the same head: figures are joined by its hash."""
+    """Raise BadUsageError where two candidates are one head: figures are joined by its hash."""
     seen: dict[str, Head] = {}
     for cand in cands:
         twin = seen.setdefault(cand.record.sha256, cand)
