@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 Style = Literal["byte_level", "sentencepiece", "wordpiece"]
@@ -86,9 +86,10 @@ def class_of_text(text: str) -> str:
     digits, then white space, then punctuation and symbols. "ab_c" is code, "3.14" digit, "é" latin.
     """
     plain = unicodedata.normalize("NFKC", text)
-    scripts = Counter(script for c in plain if (script := _script(c)) is not None)
+    scripts = [script for c in plain if (script := _script(c)) is not None]
     if scripts:
-        most = scripts.most_common(1)[0][0]
+        # Of scripts with as many letters the first one.
+        most = max(dict.fromkeys(scripts), key=scripts.count)
         return "code" if most == "latin" and _looks_like_code(plain) else most
     kinds = {unicodedata.category(c)[0] for c in plain}
     if "N" in kinds:
@@ -104,6 +105,7 @@ def class_of_text(text: str) -> str:
     return "symbol" if symbols else "punctuation"
 
 
+@lru_cache(maxsize=1 << 16)
 def _script(char: str) -> str | None:
     """The class of a letter or of a mark that belongs to a script; None for all else."""
     category = unicodedata.category(char)[0]
