@@ -9,8 +9,9 @@ from audit.heads.head import Head
 from audit.heads.rows import SelectedRows
 from audit.lockstep.running import Running
 
-_PIECE_BYTES = 1 << 20
-"""Floats compared at a time: few enough that both sides' stay in the processor's cache."""
+_PIECE_BYTES = 1 << 24
+"""Floats compared at a time. With pieces of 1 MiB the threads of a busy machine waited for each
+other: 4.5 s instead of 0.3 s for 32,768 rows of 640."""
 
 
 class RowsOfRef(Running):
