@@ -128,6 +128,11 @@ def target_work(
     except AuditError:
         fields = {}
     cost, work = verifier_work(container, fields, context)
+    if work.longest and context > work.longest:
+        notes.append(
+            f"{container.path.name} was made for {work.longest:,} tokens, fewer than the context "
+            f"of {context:,} that is asked about"
+        )
     if not work.kv:
         notes.append(f"{container.path.name} does not tell its KV cache: it is taken as empty")
     return cost, work, notes

@@ -42,6 +42,8 @@ class Work:
     expert_share: float = 1.0
     """Share of the experts that one token is routed to."""
     kv: tuple[KvLayer, ...] = ()
+    longest: int | None = None
+    """Tokens of the longest text that the model was made for, where it says so."""
 
     def touched(self, tokens: int) -> float:
         """Share of the experts that any of so many independently routed tokens needs."""

@@ -14,7 +14,7 @@ from typing import Any
 from audit.blocks import Block, BlockHead
 from audit.cost.machine import Work
 from audit.cost.records import HeadCost
-from audit.cost.tensors import expert_share, kv_layers, sizes_of, text_fields
+from audit.cost.tensors import expert_share, kv_layers, layer_kinds, sizes_of, text_fields
 from audit.errors import BadUsageError
 from audit.files import open_container, row_bytes
 from audit.heads import Head, names
@@ -106,9 +106,9 @@ def _as_run(block: Block) -> Mapping[str, Any]:
         return fields
     first, _, last = str(run).partition("-")
     wanted = slice(int(first), int(last or first) + 1)
-    kinds = fields.get("layer_types")
+    kinds = layer_kinds(fields)
     fields["num_hidden_layers"] = wanted.stop - wanted.start
-    return fields | ({"layer_types": kinds[wanted]} if isinstance(kinds, list) else {})
+    return fields | ({} if kinds is None else {"layer_types": kinds[wanted]})
 
 
 def _cost(

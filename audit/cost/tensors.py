@@ -20,11 +20,13 @@ from audit.files.encodings import INTEGERS
 from audit.heads import names
 from audit.heads.packed import packed_matrix
 from audit.heads.stored import stored_tensors
+from audit.traces.quiet import quiet
 
 _EXPERT = re.compile(r"\.experts\.|_exps\.")
 _DRAFT = re.compile(r"(?:^|\.)(?:mtp|nextn|medusa)")
 _VISION = re.compile(r"(?:^|\.)(?:visual|vision_tower|vision_model|multi_modal_projector)\.")
 _NUMBERED = re.compile(r"(?:layers|blk)\.(\d+)\.")
+_KIND_KEYS = {"model_type", "layer_types"}
 _CACHED_BYTES = 2
 """Of one cached number, 16 bit."""
 
@@ -85,6 +87,7 @@ def verifier_work(
         expert_parameters=sizes.expert_parameters,
         expert_share=expert_share(fields),
         kv=kv,
+        longest=_whole(fields, "max_position_embeddings") or None,
     )
     return cost, work
 
@@ -108,15 +111,39 @@ def kv_layers(fields: Mapping[str, Any]) -> tuple[KvLayer, ...]:
 
     Layers without one (linear attention, state space) are left out.
     """
-    layers, kinds = _whole(fields, "num_hidden_layers"), fields.get("layer_types")
+    layers, kinds = _whole(fields, "num_hidden_layers"), layer_kinds(fields)
     each, window = _CACHED_BYTES * _cached(fields), _whole(fields, "sliding_window") or None
     if not each:
         return ()
-    if not isinstance(kinds, list):
+    if kinds is None:
         limited = window if fields.get("use_sliding_window", True) else None
         return (KvLayer(each, limited),) * layers
     windows = {"full_attention": None, "sliding_attention": window, "chunked_attention": window}
     return tuple(KvLayer(each, windows[kind]) for kind in kinds[:layers] if kind in windows)
+
+
+def layer_kinds(fields: Mapping[str, Any]) -> list[Any] | None:
+    """What each layer attends to; None where the configuration and its model type do not say.
+
+    A window is often that of some layers only, and which ones is left to the model type: every
+    sixth layer of Gemma 3 sees the whole text. transformers knows, so it is asked.
+    """
+    given = fields.get("layer_types")
+    if isinstance(given, list):
+        return given
+    if not _whole(fields, "sliding_window"):
+        return None
+    from transformers import AutoConfig
+
+    others = {key: value for key, value in fields.items() if key not in _KIND_KEYS}
+    try:
+        with quiet():
+            config = AutoConfig.for_model(str(fields.get("model_type")), **others)
+    except Exception:
+        # The fields are a stranger's, and transformers raises what it likes about them.
+        return None
+    kinds = getattr(config.get_text_config(), "layer_types", None)
+    return list(kinds) if kinds else None
 
 
 def _cached(fields: Mapping[str, Any]) -> int:

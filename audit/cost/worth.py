@@ -64,13 +64,21 @@ def _sweep(served: Served, source: Source) -> list[Worth]:
     for slots in SLOTS:
         if slots != served.slots:
             found += _all_heads(served, source, slots, base)
-    for context in CONTEXTS if served.machine.bandwidth and served.verifier else ():
+    for context in _contexts(served):
         if context != base.context:
             found += _all_heads(served, source, served.slots, Load(context, base.users))
     for users in USERS if served.machine.bandwidth and served.verifier else ():
         if users != base.users:
             found += _all_heads(served, source, served.slots, Load(base.context, users))
     return [one for one in found if one.tokens_per_second is not None]
+
+
+def _contexts(served: Served) -> list[int]:
+    """Contexts to look at, up to what the model was made for; none where it is not modelled."""
+    if not (served.machine.bandwidth and served.verifier):
+        return []
+    longest = served.verifier.longest or CONTEXTS[-1]
+    return sorted({min(context, longest) for context in CONTEXTS})
 
 
 def _all_heads(served: Served, source: Source, slots: int, load: Load) -> list[Worth]:

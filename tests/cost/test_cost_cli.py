@@ -119,7 +119,7 @@ def test_context_and_users_move_the_model() -> None:
     )["scenarios"]  # fmt: skip
     base = scenario["worth"][0]
     by = {(one["slots"], one["context"], one["users"]): one for one in scenario["sweep"]}
-    assert by[2, 32768, 1]["verify_ms"] > base["verify_ms"]
+    assert by[2, 512, 1]["verify_ms"] > base["verify_ms"]
     # One user's cache: four layers of one head of 64, keys and values, 2 bytes.
     moved = 32768 * 4 * 2 * 64 * 2
     assert by[2, 32768, 1]["verify_ms"] - base["verify_ms"] == pytest.approx(moved / 100e6)
@@ -235,6 +235,34 @@ def test_configurations_tell_experts_and_caches() -> None:
     assert kv_layers({}) == ()
     assert expert_share({"num_experts": 64, "num_experts_per_tok": 8}) == 0.125
     assert expert_share({}) == 1.0
+
+
+def test_a_window_is_that_of_the_layers_that_have_one() -> None:
+    """Gemma 3 270M at 32,768 tokens: 15 layers keep 512 of them and 3, every sixth, all."""
+    gemma = {
+        "model_type": "gemma3_text", "num_hidden_layers": 18, "num_attention_heads": 4,
+        "num_key_value_heads": 1, "head_dim": 256, "sliding_window": 512,
+    }  # fmt: skip
+    assert sum(one.bytes_at(32768) for one in kv_layers(gemma)) == 1024 * (15 * 512 + 3 * 32768)
+    assert [one.window is None for one in kv_layers(gemma)] == ([False] * 5 + [True]) * 3
+    every = gemma | {"sliding_window_pattern": 2}
+    assert [one.window is None for one in kv_layers(every)] == [False, True] * 9
+    plain = gemma | {"model_type": "mistral"}
+    assert {one.window for one in kv_layers(plain)} == {512}
+    off = gemma | {"model_type": "qwen2", "use_sliding_window": False}
+    assert {one.window for one in kv_layers(off)} == {None}
+    for odd in ("no such type", "llama"):
+        assert len(kv_layers(gemma | {"model_type": odd})) == 18
+
+
+def test_contexts_beyond_the_models_are_told(tmp_path: Path) -> None:
+    timed = ("--acceptance", 0.6, "--bandwidth", 100)
+    found = _cost(*timed, "--context", 600)
+    assert any("was made for 512 tokens" in note for note in found["notes"])
+    found = _cost(*timed, "--context", 300)
+    (scenario,) = found["scenarios"]
+    assert not any("was made for" in note for note in found["notes"])
+    assert {worth["context"] for worth in scenario["sweep"]} == {300, 512}
 
 
 def test_a_sweep_says_which_sizes_pay(tmp_path: Path) -> None:
