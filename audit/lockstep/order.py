@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from audit.logits import even_pieces
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
@@ -55,4 +57,4 @@ def parts_of(vocabulary: int, trims: Sequence[Tensor], *, valid: int, tile: int)
 
 
 def _pieces(ids: Tensor, tile: int) -> Sequence[Tensor]:
-    return ids.split(tile) if len(ids) else ()
+    return [ids[piece] for piece in even_pieces(len(ids), tile)]

@@ -11,7 +11,7 @@ from torch import Tensor
 from audit.errors import UnreadableError
 from audit.heads.head import Head
 from audit.lockstep.lane import Lane
-from audit.lockstep.plan import Plan
+from audit.lockstep.plan import NARROWEST, Plan
 from audit.logits import padded_view
 from audit.words import count
 
@@ -23,7 +23,7 @@ class Tile:
     """Decoded weights of one range of target ids."""
 
     weight: Tensor
-    """float32 [t, k]."""
+    """float32 [t, k], or [NARROWEST, k] with rows of zeros behind the t ones."""
     bias: Tensor | None
     ids: Tensor
     """int64 [t], the target ids that have a row in this range."""
@@ -76,6 +76,8 @@ class Running:
             weight = rows.tile(int(slot[0]), int(slot[-1]) + 1)
         else:
             weight = rows.gather(slot)
+        if 0 < len(weight) < NARROWEST:
+            weight = torch.nn.functional.pad(weight, (0, 0, 0, NARROWEST - len(weight)))
         return Tile(
             weight.to(self.device),
             None if bias is None else bias[slot].to(self.device),
@@ -89,10 +91,11 @@ class Running:
             float32 [n, width], width the next multiple of BLOCK; the columns beyond the tile's ids
             are -inf.
         """
-        out, inner = padded_view(buffer, at.stop - at.start, len(tile.ids))
+        out, inner = padded_view(buffer, at.stop - at.start, len(tile.weight))
         torch.mm(self.states[at], tile.weight.t(), out=inner)
         if tile.bias is not None:
-            inner += tile.bias
+            inner[:, : len(tile.ids)] += tile.bias
+        out[:, len(tile.ids) :] = -torch.inf
         return out
 
     def _estimate_oracle(self, oracle: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from weakref import WeakSet
 import torch
 
 from audit.errors import UnreadableError, UnsupportedFormatError
-from audit.logits import BLOCK, first_equal, padded, padded_view
+from audit.logits import BLOCK, even_pieces, first_equal, padded, padded_view
 
 # Measured with 192 and 640 columns: shorter chunks slow the product down by more than they gain.
 _ROWS = 2560
@@ -64,12 +64,11 @@ def _greedy_block(
     best = rows.new_full((len(rows),), -torch.inf)
     token = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
     broken = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-    for start in range(0, vocabulary, _TILE):
-        stop = min(start + _TILE, vocabulary)
-        logits, inner = padded_view(buffer, len(rows), stop - start)
-        torch.mm(rows, head.weight[start:stop].to(torch.float32).T, out=inner)
+    for at in even_pieces(vocabulary, _TILE):
+        logits, inner = padded_view(buffer, len(rows), at.stop - at.start)
+        torch.mm(rows, head.weight[at].to(torch.float32).T, out=inner)
         if head.bias is not None:
-            inner += head.bias[start:stop].to(torch.float32)
+            inner += head.bias[at].to(torch.float32)
         blocks = logits.view(len(rows), -1, BLOCK)
         peaks = blocks.amax(-1)
         top = peaks.amax(-1)
@@ -80,7 +79,7 @@ def _greedy_block(
         best[better] = top[better]
         block = first_equal(peaks[better], top[better])
         column = first_equal(blocks[better, block], top[better])
-        token[better] = start + block * BLOCK + column
+        token[better] = at.start + block * BLOCK + column
     if bool((broken | ~best.isfinite()).any()):
         raise UnreadableError(
             "the verifier's logits hold NaN or infinity",

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from audit.heads.head import Head, PostHead
 from audit.lockstep import Answers, compare_heads
-from audit.lockstep import plan as plan_module
 from tests.heads_in_memory import head_of
+from tests.lockstep.small import cut_small
 
 
 def whole_numbers(shape: tuple[int, ...], seed: int, span: int = 4) -> Tensor:
@@ -52,8 +52,7 @@ def check(head: Head, answers: Answers, states: Tensor, oracle: Tensor, valid: i
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many tiles and chunks even for small heads."""
-    monkeypatch.setattr(plan_module, "_TILE_ROWS", 256)
-    monkeypatch.setattr(plan_module, "_CHUNK_ROWS", 7)
+    cut_small(monkeypatch, 256, 7)
 
 
 @pytest.mark.usefixtures("small_tiles")

@@ -11,9 +11,9 @@ from audit.errors import BadUsageError, MismatchError, UnreadableError
 from audit.heads.head import PostHead, trim_rows
 from audit.heads.rows import SelectedRows
 from audit.lockstep import compare_heads
-from audit.lockstep import plan as plan_module
 from audit.lockstep.subset import takes_rows_of
 from tests.heads_in_memory import head_of
+from tests.lockstep.small import cut_small
 
 
 def normal(shape: tuple[int, ...], seed: int) -> torch.Tensor:
@@ -22,8 +22,7 @@ def normal(shape: tuple[int, ...], seed: int) -> torch.Tensor:
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "_TILE_ROWS", 128)
-    monkeypatch.setattr(plan_module, "_CHUNK_ROWS", 6)
+    cut_small(monkeypatch, 256, 6)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +149,8 @@ def test_answers_depend_on_neither_tile_nor_chunk(monkeypatch: pytest.MonkeyPatc
     ref, cand = head_of(normal((900, 16), 0)), head_of(normal((900, 16), 1))
     states, oracle = normal((33, 16), 2), torch.arange(33)
     seen = []
-    for tile, chunk in ((128, 5), (384, 33), (4096, 8)):
-        monkeypatch.setattr(plan_module, "_TILE_ROWS", tile)
-        monkeypatch.setattr(plan_module, "_CHUNK_ROWS", chunk)
+    for tile, chunk in ((256, 5), (512, 33), (4096, 8)):
+        cut_small(monkeypatch, tile, chunk)
         own, (answer,) = compare_heads(ref, [cand], states, oracle)
         seen.append([own.proposal, own.oracle_rank, answer.proposal, answer.oracle_rank])
     for other in seen[1:]:

@@ -14,6 +14,7 @@ from audit.heads.head import trim_rows
 from audit.lockstep import compare_heads
 from audit.lockstep.order import parts_of
 from tests.heads_in_memory import head_of
+from tests.lockstep.small import cut_small
 
 V, H, N = 1500, 24, 70
 
@@ -112,11 +113,12 @@ def test_seventy_trims_are_told_apart():
 
 def test_padding_comes_apart_from_the_ids_that_count():
     (part,) = parts_of(100, [], valid=90, tile=64)
-    assert [ids.tolist() for ids in part.tiles] == [list(range(64)), list(range(64, 90))]
+    assert [ids.tolist() for ids in part.tiles] == [list(range(45)), list(range(45, 90))]
     assert [ids.tolist() for ids in part.padding] == [list(range(90, 100))] and part.keepers == ()
 
 
 def test_no_product_but_the_references(monkeypatch):
+    cut_small(monkeypatch, 512, N)
     weight, states, rng = data(6)
     ref = head_of(weight)
     done = []
@@ -128,9 +130,28 @@ def test_no_product_but_the_references(monkeypatch):
 
     monkeypatch.setattr(torch, "mm", counted)
     order = torch.randperm(V, generator=rng)
-    trims = [trim_rows(ref, order[:n], ref.record) for n in (50, 400, 1400)]
+    trims = [trim_rows(ref, order[:n], ref.record) for n in (300, 600, 1200)]
     compare_heads(ref, trims, states, torch.zeros(N, dtype=torch.int64))
     assert sum(done) == N * V * H
+
+
+@pytest.mark.parametrize(("columns", "positions"), [(64, 600), (2560, 130)])
+def test_equal_rows_are_tied_whatever_stands_beside_them(columns, positions):
+    """A row alone in its part is multiplied as it would be among others, to the last bit."""
+    rng = torch.Generator().manual_seed(9)
+    weight = torch.randn(V, columns, generator=rng)
+    twins, others = torch.tensor([3, 700, 701]), torch.tensor([40, 900, 1400])
+    weight[others] = weight[twins]
+    states = torch.randn(positions, columns, generator=rng) + 3 * weight[twins].mean(0)
+    ref = head_of(weight)
+    oracle = torch.randint(0, V, (positions,), generator=rng)
+    alone, _ = compare_heads(ref, [], states, oracle)
+    assert alone.tied.double().mean() > 0.5 and bool((alone.ties[alone.tied] == 2).all())
+    for kept in ([3], [40], [3, 700], [*range(50), 900], list(range(700)), [3, *range(300, 1450)]):
+        trim = trim_rows(ref, torch.tensor(kept), ref.record)
+        beside, _ = compare_heads(ref, [trim], states, oracle)
+        for name in ("proposal", "tied", "ties", "margin", "oracle_rank"):
+            assert torch.equal(getattr(alone, name), getattr(beside, name)), (kept, name)
 
 
 def test_other_candidates_and_kl_are_what_they_are_without_trims():
