@@ -47,7 +47,7 @@ Examples:
     "-o", "--output", type=_FILE, required=True,
     help="A .gguf or .safetensors file; for several cuts, the folder they go into.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace files that `audit forge` did not make.")
+@click.option("--force", is_flag=True, help="Replace files that the audit did not make.")
 @click.option(
     "--only", type=click.Choice(["projection", "block"]), help="One part of a draft head."
 )

@@ -45,6 +45,7 @@ Examples:
     help="Engine that reads the file; else the usual one for its suffix.",
 )  # fmt: skip
 @click.option("-o", "--output", type=_FILE, help="A .gguf, .safetensors or .pt file.")
+@click.option("--force", is_flag=True, help="Replace a file that the audit did not make.")
 @click.option("--sweep", metavar="N,N,...", help="Measure these sizes and write nothing.")
 @click.option(
     "--trace", "traces", type=_FILE, multiple=True,
@@ -121,6 +122,7 @@ def _request(ref: Path, options: dict[str, Any]) -> TrimRequest:
         sizes=_sizes(options["sweep"]),
         traces=options["traces"],
         out=options["output"],
+        force=options["force"],
         consumer=options["consumer"],
         encoding=cut.encoding if cut else None,
         spare=options["spare"],

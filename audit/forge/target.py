@@ -21,7 +21,8 @@ def check_target(out: Path, inputs: Iterable[Path], *, force: bool = False) -> N
         force: whatever else is there may be replaced.
 
     Raises:
-        BadUsageError: no file can be made there, or one is there that `audit forge` did not make.
+        BadUsageError: no file can be made there, or one is there that neither `audit forge` nor
+            `audit trim` made.
     """
     if why := unwritable(out):
         raise _refused(out, why, "choose another place with -o")
@@ -34,7 +35,7 @@ def check_target(out: Path, inputs: Iterable[Path], *, force: bool = False) -> N
     if not force and not is_forged(out):
         raise _refused(
             out,
-            "this file is there already and `audit forge` did not make it",
+            "this file is there already and the audit did not make it",
             "choose another name with -o, or replace it with --force",
         )
 
@@ -67,4 +68,4 @@ def name_files(cuts: Sequence[Cut], output: Path, head: str, kind: str | None) -
 
 
 def _refused(out: Path, why: str, hint: str) -> BadUsageError:
-    return BadUsageError(f"the head cannot be written: {why}", hint=hint, where=out)
+    return BadUsageError(f"the head can not be written: {why}", hint=hint, where=out)

@@ -47,6 +47,8 @@ class TrimRequest:
     """Of a sweep, in place of `rows`."""
     traces: tuple[Path, ...] = ()
     out: Path | None = None
+    force: bool = False
+    """Whatever is at `out` may be replaced."""
     consumer: str | None = None
     encoding: str | None = None
     spare: int = 0
@@ -209,7 +211,9 @@ def _trims(
 def _wanted(request: TrimRequest, ids: Ids) -> Wanted | None:
     if request.out is None:
         return None
-    return Wanted(request.card, ids, request.consumer, request.encoding, request.out)
+    return Wanted(
+        request.card, ids, request.consumer, request.encoding, request.out, request.force
+    )
 
 
 def _notes(request: TrimRequest, chooser: Chooser, choice: HeadChoice, spare: int) -> list[str]:

@@ -21,6 +21,7 @@ from audit.errors import BadUsageError, UnreadableError
 from audit.files import open_container
 from audit.forge import Cut, Forged, forge_head
 from audit.forge.damage import weight_errors
+from audit.forge.target import check_target
 from audit.forge.trim import CONSUMERS, Consumer
 from audit.heads import Head, HeadOptions
 from audit.heads.vocab_map import read_id_list
@@ -74,6 +75,8 @@ class Wanted:
     consumer: str | None
     encoding: str | None
     out: Path
+    force: bool = False
+    """A file that is there already may be replaced, whoever made it."""
 
 
 def write_trim(
@@ -118,8 +121,8 @@ def check_wanted(ref: Head, wanted: Wanted, traces: Sequence[Trace]) -> Consumer
     """The engine that the file is for, once it is known that the file could be made.
 
     Raises:
-        BadUsageError: the engine reads no such file or encoding, nothing would be trimmed, or a
-            file that is read would be overwritten.
+        BadUsageError: the engine reads no such file or encoding, nothing would be trimmed, or
+            another file would be overwritten.
     """
     if len(wanted.ids) >= ref.rows.count:
         raise BadUsageError(
@@ -130,12 +133,7 @@ def check_wanted(ref: Head, wanted: Wanted, traces: Sequence[Trace]) -> Consumer
     read += open_container(Path(ref.record.path)).files
     if isinstance(ref, BlockHead):
         read += ref.block.container.files
-    if wanted.out.resolve() in {path.resolve() for path in read}:
-        raise BadUsageError(
-            f"{wanted.out.name} is one of the files that are read",
-            hint="choose another -o",
-            where=wanted.out,
-        )
+    check_target(wanted.out, read, force=wanted.force)
     return _consumer(ref, wanted)
 
 

@@ -181,7 +181,7 @@ def test_interrupted_nothing_is_left_and_an_old_file_stays(ref, tmp_path, monkey
 
     monkeypatch.setattr(trimming, "check_rows", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        trimmed(ref, tmp_path, "h.gguf")
+        trimmed(ref, tmp_path, "h.gguf", force=True)
     assert (tmp_path / "h.gguf").read_bytes() == b"old"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["h.gguf", "ranks.txt", "ref.safetensors"]
 
@@ -226,9 +226,21 @@ def test_files_that_are_read_are_never_overwritten(ref, tmp_path):
     before = ref.read_bytes()
     trace = make_trace(tmp_path / "t.trace.safetensors", head_weight())
     for name in ("ref.safetensors", "t.trace.safetensors"):
-        with pytest.raises(BadUsageError, match="files that are read"):
+        with pytest.raises(BadUsageError, match="what the cut is made from"):
             trimmed(ref, tmp_path, name, traces=(trace,) if name.startswith("t.") else ())
     assert ref.read_bytes() == before
+
+
+def test_what_is_there_is_replaced_only_where_the_audit_made_it(ref, tmp_path):
+    for name, other in (("h.gguf", b"GGUF precious"), ("map.pt", b"precious")):
+        place = tmp_path / name
+        place.write_bytes(other)
+        with pytest.raises(BadUsageError, match="the audit did not make it") as refused:
+            trimmed(ref, tmp_path, name)
+        assert "--force" in refused.value.hint and place.read_bytes() == other
+        assert trimmed(ref, tmp_path, name, force=True).rows == len(RANKS)
+    again = trimmed(ref, tmp_path, "h.gguf", ids=RANKS[:3])
+    assert again.rows == 3 and len(read_gguf(tmp_path / "h.gguf")[1]) == 3
 
 
 def test_repeats_are_dropped_and_said(ref, tmp_path):
