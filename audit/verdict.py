@@ -61,7 +61,8 @@ def _judge_trimmed(estimates: Estimates, weights: list[Evidence]) -> Verdict:
     covered = pooled(estimates, "disagreement_covered")
     if covered and all(estimate.value == 0 for estimate in covered):
         sentence = (
-            f"vocabulary cut: the rows it keeps answer exactly as the reference's do; {ceiling}"
+            "vocabulary cut: within its vocabulary it answers exactly as the reference on these "
+            f"positions; {ceiling}"
         )
         return Verdict(kind="vocabulary", sentence=sentence, evidence=tuple(weights))
     if bound.points_to == "fidelity":

@@ -122,7 +122,7 @@ def test_several_candidates_are_ranked_in_one_run(
     assert [line.split()[0] for line in ranked] == [
         "near.safetensors", "cand.safetensors", "ranks.txt", "shuffled.safetensors",
     ]  # fmt: skip
-    assert "vocabulary cut: the rows it keeps answer exactly" in text
+    assert "vocabulary cut: within its vocabulary it answers exactly as the reference" in text
 
 
 def test_ties_that_the_cap_makes_are_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ cards). A map read the wrong way loads without a word, so whatever can not be de
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from audit.errors import BadUsageError, MismatchError, NotFoundError, UnreadableError
+from audit.errors import BadUsageError, MismatchError, NotFoundError, UnreadableError, first_line
 from audit.words import count
 
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_LARGEST = np.iinfo(np.int64).max
 Convention = Literal["auto", "offset", "absolute"]
 
 
@@ -116,15 +119,23 @@ def read_id_list(path: Path) -> Tensor:
             f"an id list is read from {', '.join(_READERS)}, not from {path.suffix or 'this'}",
             where=path,
         )
+    if path.is_dir():
+        raise _not_a_list(path, "it is a folder")
     if not path.is_file():
         raise NotFoundError("there is no such id list", where=path)
     try:
         values = np.asarray(reader(path))
+    except _NoListError as error:
+        raise _not_a_list(path, str(error)) from error
     except Exception as error:  # each reader has its own error types
-        why = str(error).partition("\n")[0][:120] or type(error).__name__
-        raise _not_a_list(path, why) from error
-    if values.ndim != 1 or len(values) == 0 or not np.issubdtype(values.dtype, np.integer):
-        raise _not_a_list(path, f"it holds {values.dtype} of shape {list(values.shape)}")
+        why = first_line(error)[:120]
+        raise _not_a_list(path, f"it can not be read as {path.suffix} ({why})") from error
+    if values.size == 0:
+        raise _not_a_list(path, "it is empty")
+    if values.ndim != 1:
+        raise _not_a_list(path, f"it is a table of shape {list(values.shape)}")
+    if not np.issubdtype(values.dtype, np.integer) or int(values.max()) > _LARGEST:
+        raise _not_a_list(path, "it holds something else than ids")
     return torch.from_numpy(values.astype(np.int64))
 
 
@@ -158,9 +169,18 @@ def _not_a_list(path: Path, why: str) -> UnreadableError:
     return UnreadableError(f"this is not a list of ids: {why}", hint=hint, where=path)
 
 
+class _NoListError(ValueError):
+    """What is wrong with a list, in our own words."""
+
+
 def _read_text(path: Path) -> list[int]:
-    lines = path.read_text(encoding="utf-8").split()
-    return [int(line) for line in lines]
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+        word = line.strip()
+        if word and not _WHOLE.fullmatch(word):
+            raise _NoListError(f"line {number} holds {word[:40]!r}, which is no id")
+        found += [int(word)] if word else []
+    return found
 
 
 def _read_json(path: Path) -> list[Any]:
@@ -168,7 +188,7 @@ def _read_json(path: Path) -> list[Any]:
     if isinstance(content, dict):
         lists = [value for value in content.values() if isinstance(value, list)]
         if len(lists) != 1:
-            raise ValueError(f"it is an object with {len(lists)} lists in it")
+            raise _NoListError(f"it is an object with {len(lists)} lists in it")
         content = lists[0]
     return list(content)
 
@@ -178,7 +198,7 @@ def _read_safetensors(path: Path) -> np.ndarray[Any, Any]:
 
     tensors = load_file(path)
     if len(tensors) != 1:
-        raise ValueError(f"it holds {len(tensors)} tensors, not one")
+        raise _NoListError(f"it holds {len(tensors)} tensors, not one")
     return np.asarray(next(iter(tensors.values())))
 
 

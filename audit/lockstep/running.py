@@ -67,6 +67,14 @@ class Running:
         """Merge the answer over one part, this head's own or another's that is equal on it."""
         self.lane = self.lane.merged(lane)
 
+    def has(self, ids: Tensor) -> Tensor:
+        """bool [n]: which target ids, int64 [n], this head has a row for."""
+        return self.ids[self._slots(ids)] == ids
+
+    def _slots(self, ids: Tensor) -> Tensor:
+        """int64 [n]: the row of each target id, and any row for those that have none."""
+        return torch.searchsorted(self.ids, ids).clamp_(max=len(self.ids) - 1)
+
     def tile(self, ids: Tensor) -> Tile:
         """Decode the rows of target ids, int64 [t] ascending on the CPU, that this head has."""
         slot = torch.searchsorted(self.head.ids, ids).clamp_(max=len(self.head.ids) - 1)
@@ -101,8 +109,8 @@ class Running:
     def _estimate_oracle(self, oracle: Tensor) -> Tensor:
         """float32 [N]: the oracle's logit by a plain dot product, -inf where it has no row."""
         estimate = torch.full((len(oracle),), -torch.inf, device=self.device)
-        slot = torch.searchsorted(self.ids, oracle).clamp_(max=len(self.ids) - 1)
-        known = (self.ids[slot] == oracle).nonzero().squeeze(1)
+        slot = self._slots(oracle)
+        known = self.has(oracle).nonzero().squeeze(1)
         for rows in known.split(_ESTIMATE_ROWS):
             wanted, inverse = slot[rows].cpu().unique(return_inverse=True)
             weight = self.head.rows.gather(wanted).to(self.device)[inverse.to(self.device)]

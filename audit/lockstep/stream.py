@@ -161,13 +161,15 @@ class Pass:
         return ref, out
 
     def _tie_flips(self, cand: Running) -> Tensor:
-        """bool [N]: the two heads' proposals are rated equal by either head.
+        """bool [N]: the two heads' proposals are rated equal by either head, and both heads have
+        rows for both: a trim that lost the one id always proposes the other, and not by chance.
 
         The few logits in question are evaluated again in exactly the shapes of the first pass:
         another shape could round differently and miss an exact tie.
         """
         ref = self.ref.lane
         differ = ref.best_id != cand.lane.best_id
+        differ &= cand.has(ref.best_id) & self.ref.has(cand.lane.best_id)
         flip = torch.zeros_like(differ)
         for lane, running, other in ((ref, self.ref, cand.lane), (cand.lane, cand, ref)):
             rows = (differ & lane.tied & (lane.ties <= NARROW_TIE)).nonzero().squeeze(1)

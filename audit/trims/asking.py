@@ -211,9 +211,7 @@ def _trims(
 def _wanted(request: TrimRequest, ids: Ids) -> Wanted | None:
     if request.out is None:
         return None
-    return Wanted(
-        request.card, ids, request.consumer, request.encoding, request.out, request.force
-    )
+    return Wanted(request.card, ids, request.consumer, request.encoding, request.out, request.force)
 
 
 def _notes(request: TrimRequest, chooser: Chooser, choice: HeadChoice, spare: int) -> list[str]:

@@ -107,8 +107,8 @@ def judge_card(
     if outside:
         return CardVerdict(
             word="foreign",
-            sentence=f"foreign: {outside:,} of {listed:,} entries are beyond this model's "
-            "vocabulary, so the list is another vocabulary's",
+            sentence=f"foreign: {outside:,} of {listed:,} entries are no ids of this "
+            "model's vocabulary, so the list is another vocabulary's",
         )
     if repeated + filled > MOST_PADDED * listed:
         what = [

@@ -145,13 +145,19 @@ def test_pickled_code_is_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.txt", "1\ntwo\n", "not a list of ids"),
-        ("a.txt", "", "not a list of ids"),
+        ("a.txt", "1\ntwo\n", "line 2 holds 'two', which is no id"),
+        ("a.txt", "1 2\n", "line 1 holds '1 2', which is no id"),
+        ("a.txt", "9" * 5000, "line 1 holds '9{40}', which is no id"),
+        ("a.txt", "", "it is empty"),
+        ("a.json", "[]", "it is empty"),
+        ("a.json", "[123456789012345678901234]", "something else than ids"),
+        ("a.json", "[18446744073709551615]", "something else than ids"),
+        ("a.json", '["one", "two"]', "something else than ids"),
         ("a.json", '{"a": [1], "b": [2]}', "2 lists"),
-        ("a.json", "[1, 2.5]", "not a list of ids"),
-        ("a.json", "[[1], [2]]", "not a list of ids"),
-        ("a.npy", "junk", "not a list of ids"),
-        ("a.pt", "junk", "not a list of ids"),
+        ("a.json", "[1, 2.5]", "something else than ids"),
+        ("a.json", "[[1], [2]]", r"it is a table of shape \[2, 1\]"),
+        ("a.npy", "junk", "it can not be read as .npy"),
+        ("a.pt", "junk", "it can not be read as .pt"),
     ],
 )
 def test_files_that_are_no_lists(tmp_path: Path, name: str, content: str, words: str) -> None:
@@ -160,7 +166,15 @@ def test_files_that_are_no_lists(tmp_path: Path, name: str, content: str, words:
         read_id_list(tmp_path / name)
 
 
+def test_a_windows_list_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf5\r\n-1\r\n\r\n70\r\n")
+    assert read_id_list(tmp_path / "a.txt").tolist() == [5, -1, 70]
+
+
 def test_missing_lists_and_unknown_suffixes(tmp_path: Path) -> None:
+    (tmp_path / "folder.txt").mkdir()
+    with pytest.raises(UnreadableError, match="it is a folder"):
+        read_id_list(tmp_path / "folder.txt")
     with pytest.raises(NotFoundError):
         read_id_list(tmp_path / "none.txt")
     with pytest.raises(BadUsageError, match=r"\.csv"):

@@ -154,6 +154,26 @@ def test_equal_rows_are_tied_whatever_stands_beside_them(columns, positions):
             assert torch.equal(getattr(alone, name), getattr(beside, name)), (kept, name)
 
 
+def test_a_trim_that_lost_a_twin_disagrees_wherever_the_twin_was_proposed():
+    """Which of two equal ids wins is chance only for a head that has them both."""
+    weight, states, _ = data(10)
+    weight[900] = weight[3]
+    ref, oracle = head_of(weight), torch.zeros(N, dtype=torch.int64)
+    states[: N // 2] += 4 * weight[3]
+    lost, both = torch.arange(4, V), torch.arange(3, V)
+    trims = [trim_rows(ref, ids, ref.record) for ids in (lost, both)]
+    own, (without, with_both) = compare_heads(ref, trims, states, oracle)
+    twin = own.proposal == 3
+    assert int(twin.sum()) >= N // 2
+    assert bool((without.proposal[twin] == 900).all()) and not bool(without.tie_flip.any())
+    assert torch.equal(with_both.proposal[twin], own.proposal[twin])
+    lower = weight.clone()
+    lower[3] -= 1e-3 * states.mean(0).sign()
+    _, (near,) = compare_heads(ref, [head_of(lower)], states, oracle)
+    flips = twin & (near.proposal == 900)
+    assert bool(flips.any()) and bool(near.tie_flip[flips].all())
+
+
 def test_other_candidates_and_kl_are_what_they_are_without_trims():
     weight, states, rng = data(7)
     noisy = weight + 0.05 * torch.randn(V, H, generator=rng)
