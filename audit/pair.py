@@ -24,6 +24,7 @@ from audit.blocks import (
 from audit.errors import BadUsageError, MismatchError
 from audit.files import Container, open_container
 from audit.files.made import made_by_forge
+from audit.files.paths import check_is_file
 from audit.heads import Head, HeadOptions, Proposals, load_candidate, load_head
 from audit.heads.finding import find_lora
 from audit.heads.loading import check_vocabulary
@@ -54,7 +55,11 @@ def choose_head(ref: Path, cands: Sequence[Path], asked: str | None) -> HeadChoi
 
     Raises:
         BadUsageError: `asked` names no kind of head.
+        NotFoundError: one of the files is not there; told before any is read.
     """
+    for path in (ref, *cands):
+        if not path.is_dir():
+            check_is_file(path)
     if asked:
         return HeadChoice(parse_head_name(asked))
     forged = {_forged_as(path) for path in cands}

@@ -32,7 +32,7 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.argument("ref", type=_FILE)
 @click.argument("cand", type=_FILE, nargs=-1)
-@click.option("--slots", type=int, default=4, show_default=True, help="Draft slots K.")
+@click.option("--slots", type=int, default=4, show_default=True, help="Draft slots K, 1 to 64.")
 @click.option(
     "--p-min", type=float, default=0.0, show_default=True, metavar="P",
     help="Stop drafting before a slot that the head gives less probability.",

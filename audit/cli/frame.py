@@ -232,6 +232,8 @@ def check_device(device: str) -> None:
         torch.ones(1, device=device).tolist()
     except (RuntimeError, AssertionError) as error:
         why = str(error).partition("\n")[0] or type(error).__name__
+        if why.startswith("Expected one of"):  # and then all that torch has ever heard of
+            why = "torch knows no such device"
         raise BadUsageError(
             f"device {device!r} can not be used: {why}", hint="--device cpu works everywhere"
         ) from error

@@ -41,7 +41,7 @@ Examples:
     "--tokens", type=click.IntRange(min=1), default=64, show_default=True,
     help="New tokens per prompt at most.",
 )  # fmt: skip
-@click.option("--slots", type=int, default=4, show_default=True, help="Draft slots K.")
+@click.option("--slots", type=int, default=4, show_default=True, help="Draft slots K, 1 to 64.")
 @click.option(
     "--p-min", type=float, default=0.0, show_default=True, metavar="P",
     help="Stop drafting before a slot that the head gives less probability.",

@@ -19,6 +19,10 @@ _FILE = click.Path(path_type=Path)
 _SHOWN = 10
 
 _EPILOG = """\b
+A card of `audit rank` also names the stop, special and byte tokens: they are always kept, so --rows
+must be more than they are. Of another list exactly the first N ids are kept.
+
+\b
 Files, by engine: llama.cpp .gguf (d2t I64, absolute ids); memra .gguf (d2t I32, rows by rank);
 vllm .safetensors (d2t offsets, t2d); sglang the same, or .pt, a token map without weights.
 
@@ -101,18 +105,12 @@ def trim(shared: Shared, ref: Path, **options: Any) -> None:
 
 
 def _request(ref: Path, options: dict[str, Any]) -> TrimRequest:
-    from audit.forge import parse_cut
     from audit.heads import HeadOptions
     from audit.stats import Resampling
     from audit.trims.asking import TrimRequest
 
     check_device(options["device"])
-    cut = parse_cut(options["encoding"]) if options["encoding"] else None
-    if cut and cut.kind != "quantize":
-        raise BadUsageError(
-            f"--to takes a type to store rows in, not {options['encoding']!r}",
-            hint="q8_0, q4_0 or nvfp4; other cuts: audit forge",
-        )
+    encoding = _encoding(options["encoding"]) if options["encoding"] else None
     if options["as_csv"] and not options["traces"]:
         raise BadUsageError("--csv prints what was measured, on traces", hint="--trace FILE")
     return TrimRequest(
@@ -124,7 +122,7 @@ def _request(ref: Path, options: dict[str, Any]) -> TrimRequest:
         out=options["output"],
         force=options["force"],
         consumer=options["consumer"],
-        encoding=cut.encoding if cut else None,
+        encoding=encoding,
         spare=options["spare"],
         spare_card=options["spare_card"],
         ref_options=HeadOptions(tensor=options["head_tensor"]),
@@ -134,6 +132,23 @@ def _request(ref: Path, options: dict[str, Any]) -> TrimRequest:
         machine=_machine(options),
         slots=options["slots"],
     )
+
+
+def _encoding(text: str) -> str | None:
+    """The type that --to names."""
+    from audit.forge import parse_cut
+
+    refused = BadUsageError(
+        f"--to takes a type to store rows in, not {text!r}",
+        hint="q8_0, q4_0 or nvfp4; other cuts: audit forge",
+    )
+    try:
+        cut = parse_cut(text)
+    except BadUsageError as error:
+        raise refused from error
+    if cut.kind != "quantize":
+        raise refused
+    return cut.encoding
 
 
 def _machine(options: dict[str, Any]) -> Machine | None:

@@ -59,5 +59,8 @@ def _objects(text: str) -> list[Any]:
 
 
 def _table(text: str) -> list[dict[str, Any]]:
-    lines = csv.DictReader(io.StringIO(text))
+    lines = list(csv.DictReader(io.StringIO(text)))
+    for number, line in enumerate(lines, start=2):
+        if None in line:  # where csv keeps what has no name
+            raise ValueError(f"line {number} has more values than the first line has names")
     return [{key: value for key, value in line.items() if value != ""} for line in lines]

@@ -167,6 +167,8 @@ def test_bad_input(tmp_path: Path) -> None:
     bench = tmp_path / "bench.csv"
     bench.write_text("head,runs\nmodel,0\n")
     assert "tokens_per_second" in _refused("--measured", bench)["message"]
+    bench.write_text("head,runs\nmodel,1,2\n")
+    assert "line 2 has more values than the first line" in _refused("--measured", bench)["message"]
     bench.write_text("")
     assert "no measurement" in _refused("--measured", bench)["message"]
     assert "no share" in _refused("--acceptance", 1.2)["message"]

@@ -202,7 +202,7 @@ def test_the_studys_row_ratio():
         ("none were asked for", ("--spare-card", "c.txt", "--trace", ".")),
         ("nothing was asked for", ("--rows", "8")),
         ("--to takes a type", ("--to", "prune:0.5", "-o", "h.gguf")),
-        ("there is no cut", ("--to", "q9", "-o", "h.gguf")),
+        ("--to takes a type", ("--to", "q9", "-o", "h.gguf")),
         ("needs a .gguf file", ("--to", "q8_0", "-o", "h.safetensors")),
         ("not from h.npz", ("-o", "h.npz")),
         ("not from map.pt", ("--for", "vllm", "-o", "map.pt")),
