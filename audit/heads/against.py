@@ -1,7 +1,8 @@
 """A candidate's rows beside its reference's: what no cut does, or does without saying.
 
-Codes: SCALE_SUSPECT, OTHER_MODEL, DEAD_ROWS, BLOCK_COLLAPSE, PRUNED_COLUMNS, FLAT_COLUMNS. The two
-scans have looked at every weight; only directions are compared on a sample of rows.
+Codes: SCALE_SUSPECT, OTHER_MODEL, ODD_ROWS, DEAD_ROWS, BLOCK_COLLAPSE, PRUNED_COLUMNS,
+FLAT_COLUMNS. The two scans have looked at every weight; only directions are compared on a sample of
+rows.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _UNLIKE = 0.1
 _SAMPLE = 256
 _EMPTY, _FULL = 0.9, 0.1
 """Shares of zero weights: a half that is so empty beside a reference that is so full collapsed."""
+_FEW = 0.1
+"""Share of rows: a cut changes nearly all of them, a trim none."""
 _SHOWN = 5
 
 
@@ -30,6 +33,7 @@ def check_rows(ref: Head, ref_scan: HeadScan, cand: Head, cand_scan: HeadScan) -
         slot, shared = _shared_rows(ref, cand)
         yield from norm_ratio(ref_scan.norms[slot], cand_scan.norms[shared], "row norms are")
         yield from _directions(ref, cand, slot, shared)
+        yield from _odd_rows(ref_scan.norms[slot], cand_scan.norms[shared], cand.ids[shared])
     yield from _dead_rows(ref, ref_scan, cand, cand_scan)
     yield from _columns(ref_scan, cand_scan)
 
@@ -96,6 +100,18 @@ def _directions(ref: Head, cand: Head, slot: Tensor, shared: Tensor) -> Found:
         )
 
 
+def _odd_rows(before: Tensor, after: Tensor, ids: Tensor) -> Found:
+    """ODD_ROWS where nearly all rows kept their norm [n] to the last bit, but a few did not."""
+    odd = (before != after) & (after > 0)
+    if 0 < int(odd.sum()) <= _FEW * len(ids):
+        yield (
+            "ODD_ROWS",
+            "warning",
+            f"of {len(ids):,} rows all but {int(odd.sum())} are the reference's (ids "
+            f"{some(ids[odd].tolist(), _SHOWN)} are not): a wrong id in the map, or damage",
+        )
+
+
 def _dead_rows(ref: Head, ref_scan: HeadScan, cand: Head, cand_scan: HeadScan) -> Found:
     slot, shared = _shared_rows(ref, cand)
     new = cand_scan.dead_rows[shared] & ~ref_scan.dead_rows[slot]
@@ -118,7 +134,8 @@ def _columns(ref_scan: HeadScan, cand_scan: HeadScan) -> Found:
         yield "BLOCK_COLLAPSE", "warning", collapse_words(collapsed, columns)
         return
     dead = cand_scan.dead_columns & ~ref_scan.dead_columns
-    flat = cand_scan.flat_columns & ~ref_scan.flat_columns & ~dead
+    several = len(cand_scan.norms) > 1  # every column of a single row holds one value
+    flat = cand_scan.flat_columns & ~ref_scan.flat_columns & ~dead & several
     if bool(dead.any()):
         told = f"{int(dead.sum())} of {columns} columns are zero in every row"
         yield "PRUNED_COLUMNS", "note", told

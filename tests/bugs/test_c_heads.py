@@ -191,6 +191,23 @@ def test_another_models_tensor_and_another_sign(tmp_path: Path) -> None:
     assert not told(pair(tmp_path / "c", matrix(V, H) + 0.5 * matrix(V, H, 4)), "OTHER_MODEL")
 
 
+def test_a_few_rows_that_are_not_the_references(tmp_path: Path) -> None:
+    """Not an entry of its own: one id of a map is wrong, or one row is damaged."""
+    weight = matrix(V, H)
+    swapped, halved, cut = weight.clone(), weight.clone(), weight * 1.01
+    swapped[[3, 7]] = weight[[7, 3]]
+    halved[5] *= 0.5
+    ((severity, sentence),) = told(pair(tmp_path / "a", swapped), "ODD_ROWS")
+    assert (
+        severity == "warning"
+        and f"of {V} rows all but 2 are" in sentence
+        and "(ids 3, 7 are" in sentence
+    )
+    assert "(ids 5 are not)" in told(pair(tmp_path / "b", halved), "ODD_ROWS")[0][1]
+    assert not told(pair(tmp_path / "c", cut), "ODD_ROWS")
+    assert not told(pair(tmp_path / "d", weight.clone()), "ODD_ROWS")
+
+
 def test_columns_that_hold_one_value(tmp_path: Path) -> None:
     flat = matrix(V, H)
     flat[:, 5] = 0.25

@@ -152,6 +152,13 @@ def test_preflight_sees_a_collapsed_half(ref: Head) -> None:
     assert "2 of 32 columns" in codes(ref, few)["PRUNED_COLUMNS"]
 
 
+def test_a_single_row_has_no_flat_columns(tmp_path: Path, ref: Head) -> None:
+    (tmp_path / "ranks.txt").write_text("5\n")
+    cand = trim_reference(ref, tmp_path / "ranks.txt")
+    found = check_pair(ref, scan_rows(ref.rows), cand, scan_rows(cand.rows), TokenKinds())
+    assert not {one.code for one in found} & {"FLAT_COLUMNS", "ODD_ROWS", "PRUNED_COLUMNS"}
+
+
 def test_preflight_names_lost_stop_tokens(tmp_path: Path, ref: Head) -> None:
     (tmp_path / "ranks.txt").write_text("1\n2\n3\n")
     cand = trim_reference(ref, tmp_path / "ranks.txt")
