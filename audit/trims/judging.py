@@ -155,8 +155,8 @@ def _by_ceiling(ceilings: Sequence[Estimate], own: Sequence[OwnList]) -> CardVer
     if not poor:
         return CardVerdict(
             word="good",
-            sentence=f"good: its ceiling is at least {_percent(LEAST_CEILING)} on every text, "
-            f"lowest on {named[0]}",
+            sentence=f"good: the ceiling that it sets on acceptance is lowest on {named[0]} "
+            f"(limit {_percent(LEAST_CEILING)})",
         )
     more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
     open_ = [e.corpus for e in poor if e.high is None or e.high >= LEAST_CEILING]
