@@ -176,10 +176,10 @@ class _NoListError(ValueError):
 def _read_text(path: Path) -> list[int]:
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
-        word = line.strip()
-        if word and not _WHOLE.fullmatch(word):
-            raise _NoListError(f"line {number} holds {word[:40]!r}, which is no id")
-        found += [int(word)] if word else []
+        for word in line.split():
+            if not _WHOLE.fullmatch(word):
+                raise _NoListError(f"line {number} holds {word[:40]!r}, which is no id")
+            found.append(int(word))
     return found
 
 

@@ -146,7 +146,7 @@ def test_pickled_code_is_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ("name", "content", "words"),
     [
         ("a.txt", "1\ntwo\n", "line 2 holds 'two', which is no id"),
-        ("a.txt", "1 2\n", "line 1 holds '1 2', which is no id"),
+        ("a.txt", "1,2\n", "line 1 holds '1,2', which is no id"),
         ("a.txt", "9" * 5000, "line 1 holds '9{40}', which is no id"),
         ("a.txt", "", "it is empty"),
         ("a.json", "[]", "it is empty"),
@@ -167,8 +167,8 @@ def test_files_that_are_no_lists(tmp_path: Path, name: str, content: str, words:
 
 
 def test_a_windows_list_is_read(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf5\r\n-1\r\n\r\n70\r\n")
-    assert read_id_list(tmp_path / "a.txt").tolist() == [5, -1, 70]
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf5\r\n-1\r\n\r\n70 71\r\n")
+    assert read_id_list(tmp_path / "a.txt").tolist() == [5, -1, 70, 71]
 
 
 def test_missing_lists_and_unknown_suffixes(tmp_path: Path) -> None:
