@@ -23,7 +23,7 @@ from audit.forge.quantize import check_encodable, encode_tile, encoded_tiles
 from audit.forge.tiles import largest, row_tiles
 from audit.forge.trim import CONSUMERS, Consumer, ids_of_card
 from audit.forge.writers import Stored, stored
-from audit.heads.head import Head
+from audit.heads.head import Head, find_ids
 from audit.heads.rows import Rows, SelectedRows, StoredRows
 
 IN_BOTH = frozenset({"F32", "F16", "BF16"})
@@ -142,8 +142,8 @@ def _trimmed(job: Job) -> Recipe:
         ids = torch.tensor(cut.ids, dtype=torch.int64)
     if not (job.consumer and job.consumer.by_rank and job.is_gguf):
         ids = ids.sort().values
-    place = torch.searchsorted(ref.ids, ids).clamp(max=len(ref.ids) - 1)
-    absent = ids[ref.ids[place] != ids]
+    place, known = find_ids(ref.ids, ids)
+    absent = ids[~known]
     if len(absent):
         raise BadUsageError(
             f"{len(absent)} ids of {cut.card.name} have no row in {ref.record.name}, "

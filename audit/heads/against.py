@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from audit.heads.head import Head
+from audit.heads.head import Head, find_ids
 from audit.heads.scan import HeadScan
 from audit.heads.told import Found
 from audit.words import count, some
@@ -150,6 +150,6 @@ def _columns(ref_scan: HeadScan, cand_scan: HeadScan) -> Found:
 
 def _shared_rows(ref: Head, cand: Head) -> tuple[torch.Tensor, torch.Tensor]:
     """Row numbers in ref and in cand of the ids both have."""
-    slot = torch.searchsorted(ref.ids, cand.ids).clamp_(max=len(ref.ids) - 1)
-    shared = (ref.ids[slot] == cand.ids).nonzero().squeeze(1)
+    slot, known = find_ids(ref.ids, cand.ids)
+    shared = known.nonzero().squeeze(1)
     return slot[shared], shared

@@ -116,6 +116,20 @@ class Head:
         return states if self.adapt is None else self.adapt(states)
 
 
+def find_ids(among: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Where ids stand in a head's list of them.
+
+    Args:
+        among: int64 [t], strictly ascending, at least one.
+        wanted: int64 [n], in any order.
+
+    Returns:
+        place int64 [n], any place for an id that is not among them, and bool [n] whether it is.
+    """
+    place = torch.searchsorted(among, wanted).clamp_(max=len(among) - 1)
+    return place, among[place] == wanted
+
+
 def trim_rows(head: Head, ids: Tensor, record: HeadRecord) -> Head:
     """The same head with only the rows of `ids` (int64, any order, no duplicates, all present)."""
     kept = torch.sort(ids).values

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from audit.heads.head import find_ids
 from audit.logits import BLOCK, first_equal
 
 _DENSE_SHARE = 4
@@ -123,8 +124,8 @@ class Lane:
         Its estimate and its logit come from sums in different order, so they differ by rounding.
         """
         oracle = self.oracle[at]
-        column = torch.searchsorted(ids, oracle).clamp_(max=len(ids) - 1)
-        here = (ids[column] == oracle).nonzero().squeeze(1)
+        column, known = find_ids(ids, oracle)
+        here = known.nonzero().squeeze(1)
         if len(here) == 0:
             return
         column = column[here]

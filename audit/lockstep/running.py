@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from audit.errors import UnreadableError
-from audit.heads.head import Head
+from audit.heads.head import Head, find_ids
 from audit.lockstep.lane import Lane
 from audit.lockstep.plan import NARROWEST, Plan
 from audit.logits import padded_view
@@ -57,11 +57,10 @@ class Running:
         self.part = self.lane
         """The answer over the part that is at work."""
 
-    def start_part(self, merging: Sequence[Running]) -> Lane:
+    def start_part(self, merging: Sequence[Running]) -> None:
         """Begin a part of the vocabulary, whose lane the heads in `merging` are waiting for."""
         floor = torch.stack([running.lane.second for running in merging]).amin(0)
         self.part = Lane(self.lane.oracle, self.lane.oracle_estimate, floor)
-        return self.part
 
     def finish_part(self, lane: Lane) -> None:
         """Merge the answer over one part, this head's own or another's that is equal on it."""
@@ -69,16 +68,12 @@ class Running:
 
     def has(self, ids: Tensor) -> Tensor:
         """bool [n]: which target ids, int64 [n], this head has a row for."""
-        return self.ids[self._slots(ids)] == ids
-
-    def _slots(self, ids: Tensor) -> Tensor:
-        """int64 [n]: the row of each target id, and any row for those that have none."""
-        return torch.searchsorted(self.ids, ids).clamp_(max=len(self.ids) - 1)
+        return find_ids(self.ids, ids)[1]
 
     def tile(self, ids: Tensor) -> Tile:
         """Decode the rows of target ids, int64 [t] ascending on the CPU, that this head has."""
-        slot = torch.searchsorted(self.head.ids, ids).clamp_(max=len(self.head.ids) - 1)
-        slot = slot[self.head.ids[slot] == ids]
+        slot, known = find_ids(self.head.ids, ids)
+        slot = slot[known]
         rows, bias = self.head.rows, self.head.bias
         if len(slot) and int(slot[-1] - slot[0]) + 1 == len(slot):
             weight = rows.tile(int(slot[0]), int(slot[-1]) + 1)
@@ -109,9 +104,8 @@ class Running:
     def _estimate_oracle(self, oracle: Tensor) -> Tensor:
         """float32 [N]: the oracle's logit by a plain dot product, -inf where it has no row."""
         estimate = torch.full((len(oracle),), -torch.inf, device=self.device)
-        slot = self._slots(oracle)
-        known = self.has(oracle).nonzero().squeeze(1)
-        for rows in known.split(_ESTIMATE_ROWS):
+        slot, known = find_ids(self.ids, oracle)
+        for rows in known.nonzero().squeeze(1).split(_ESTIMATE_ROWS):
             wanted, inverse = slot[rows].cpu().unique(return_inverse=True)
             weight = self.head.rows.gather(wanted).to(self.device)[inverse.to(self.device)]
             estimate[rows] = (self.states[rows] * weight).sum(-1)

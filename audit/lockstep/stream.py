@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from audit.errors import UnreadableError
+from audit.heads.head import find_ids
 from audit.lockstep.divergence import Divergence, RefProbabilities
 from audit.lockstep.order import parts_of
 from audit.lockstep.plan import plan_pass
@@ -192,9 +193,9 @@ class Pass:
                 if len(mine) == 0 or len(tile.ids) == 0:
                     continue
                 logits = running.logits(tile, at, self.buffers[0])
-                column = torch.searchsorted(tile.ids, ids[mine]).clamp_(max=len(tile.ids) - 1)
+                column, known = find_ids(tile.ids, ids[mine])
                 value = logits[rows[mine] - at.start, column]
-                found[mine] = torch.where(tile.ids[column] == ids[mine], value, -torch.inf)
+                found[mine] = torch.where(known, value, -torch.inf)
         return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from audit.heads.head import Head
+from audit.heads.head import Head, find_ids
 from audit.heads.rows import SelectedRows
 from audit.lockstep.running import Running
 
@@ -34,8 +34,8 @@ def takes_rows_of(cand: Head, ref: Head) -> bool:
     """
     if cand.adapt is not ref.adapt or cand.rows.columns != ref.rows.columns:
         return False
-    slot = torch.searchsorted(ref.ids, cand.ids).clamp_(max=len(ref.ids) - 1)
-    if not torch.equal(ref.ids[slot], cand.ids) or not _same_bias(cand, ref, slot):
+    slot, known = find_ids(ref.ids, cand.ids)
+    if not bool(known.all()) or not _same_bias(cand, ref, slot):
         return False
     rows = cand.rows
     if isinstance(rows, SelectedRows) and rows.base is ref.rows:
